@@ -31,7 +31,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 }
 
 async fn call(api: Semaphore, number: u32) -> Result<(), polylock::Error> {
-    let guard = api.acquire_within(1, Duration::from_secs(30)).await?;
+    let guard = api.permits(1).acquire_within(Duration::from_secs(30)).await?;
     println!("call {number} begins");
     sleep(Duration::from_millis(100)).await; // the request
     println!("call {number} ends");

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use lock_core::backend::request::{RequestControl, RequestOptions, Terms};
 use lock_core::backend::{
     AcquireRequest, Attempt, Busy, DistributedLock, Hold, Lease, ReleaseOptions, ReleaseOutcome, Renewal,
-    RequestControl, RequestOptions, Terms, Wait,
 };
 use lock_core::{FencingToken, HoldState, Result};
 use tokio::task::JoinHandle;
@@ -43,7 +43,7 @@ const ASKER: &str = "the asker";
 pub(crate) async fn drive(backend: &dyn DistributedLock, request: &AcquireRequest) -> Result<Attempt> {
     loop {
         match backend.acquire(request).await? {
-            Attempt::Busy(busy) if request.wait() != Wait::No && !request.is_given_up() => {
+            Attempt::Busy(busy) if request.waits() && !request.is_given_up() => {
                 let pause = busy.ask_again.unwrap_or(Duration::from_millis(50));
                 request.note_busy(busy);
                 tokio::select! {
@@ -64,7 +64,7 @@ impl RawCx {
 
     /// A request that does not wait.
     pub(crate) fn trying(&self, name: &str, ttl: Duration) -> Result<(AcquireRequest, RequestControl), Stop> {
-        Ok(self.options(name, Terms::new(ttl))?.wait(Wait::No).start())
+        Ok(self.options(name, Terms::new(ttl))?.waits(false).start())
     }
 
     /// A request for the name alone: exclusive, or for the one permit there is.

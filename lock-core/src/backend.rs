@@ -22,7 +22,7 @@ pub use self::holder::HolderId;
 pub use self::lease::{Armed, Lease};
 pub use self::list::{ListFrom, ListPage};
 pub use self::mode::{Mode, Permits};
-pub use self::request::{AcquireRequest, RequestControl, RequestOptions, Terms, Wait};
+pub use self::request::AcquireRequest;
 pub use self::revoke::{Revoke, Revoked};
 pub use self::sent_at::SentAt;
 pub use self::status::{HolderStatus, LockStatus, WaiterStatus, since_of_token};
@@ -38,7 +38,7 @@ mod holder;
 pub(crate) mod lease;
 mod list;
 mod mode;
-mod request;
+pub mod request;
 mod revoke;
 pub mod rules;
 mod sent_at;
@@ -146,12 +146,12 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
 
     /// Acquires the name, or returns that it is taken.
     ///
-    /// With [`Wait::No`] it never waits and leaves no queue entry. Otherwise, if the server can wake it, it waits at the
-    /// server and reports that by [`AcquireRequest::note_busy`]. If the server cannot, it returns [`Busy`] with the time
+    /// If the request does not [wait](AcquireRequest::waits), it leaves no queue entry. Otherwise, if the server can wake it, it waits
+    /// at the server and reports that by [`AcquireRequest::note_busy`]. If the server cannot, it returns [`Busy`] with the time
     /// after which to ask again, and keeps its queue entry, if it has one.
     ///
     /// Core polls it to its end even if the caller has left: then [`AcquireRequest::given_up`] completes, and the acquire
-    /// ends soon, with any result; but with [`Wait::No`], [`Busy`] always means that the server answered so. Core may call it
+    /// ends soon, with any result; but to a request that does not wait, [`Busy`] always means that the server answered so. Core may call it
     /// again with the same request after an error or [`Busy`], or after another runtime took over. If the holder id has the
     /// name already, it returns the same grant and arms the full TTL (or, where the session renews, the time for which the
     /// session is known to live).

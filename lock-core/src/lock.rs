@@ -313,25 +313,8 @@ impl Lock {
         }
     }
 
-    /// Who holds the lock, as the server sees it. For people and dashboards: it may have changed when it arrives.
-    ///
-    /// # Errors
-    /// [`ErrorKind::InvalidName`], or the error of the server.
-    ///
-    /// # Cancel safety
-    /// May be dropped at any point.
-    ///
-    /// # Examples
-    /// ```
-    /// # use lock_core::{Locker, MemoryBackend};
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
-    /// # let locks = Locker::new(MemoryBackend::new());
-    /// let lock = locks.lock("a");
-    /// let _guard = lock.acquire().await?;
-    /// assert!(lock.status().await?.is_held());
-    /// # Ok(()) }
-    /// ```
-    pub async fn status(&self) -> Result<LockStatus> {
+    /// Who holds the lock, as the server sees it.
+    pub(crate) async fn status(&self) -> Result<LockStatus> {
         self.locker.status(self.name.as_ref().map_err(Error::clone)?).await
     }
 

@@ -216,7 +216,7 @@ impl Locker {
         Semaphore::new(self.lock(name), limit)
     }
 
-    /// Who holds this name, as the server sees it. For people and dashboards: it may have changed when it arrives.
+    /// Who holds this name and how, as the server sees it. For people and dashboards: it may have changed when it arrives.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidName`], or the error of the server.
@@ -228,8 +228,11 @@ impl Locker {
     /// ```
     /// # use lock_core::{Locker, MemoryBackend};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
+    /// # use lock_core::backend::Mode;
     /// # let locks = Locker::new(MemoryBackend::new());
     /// assert!(!locks.status("orders/42").await?.is_held());
+    /// let _guard = locks.rw_lock("catalog").read().acquire().await?;
+    /// assert_eq!(locks.status("catalog").await?.holders[0].mode, Some(Mode::Shared));
     /// # Ok(()) }
     /// ```
     pub async fn status(&self, name: impl AsRef<str>) -> Result<LockStatus> {

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use self::server::{Answer, MemoryServer};
 use crate::backend::{
     AcquireRequest, Attempt, Busy, Capabilities, Change, DistributedLock, Hold, HolderId, Lease, ListFrom, ListPage,
-    LockStatus, ReleaseOptions, ReleaseOutcome, Renewal, Revoke, Revoked, SentAt, Wait,
+    LockStatus, ReleaseOptions, ReleaseOutcome, Renewal, Revoke, Revoked, SentAt,
 };
 use crate::error::Result;
 use crate::name::LockName;
@@ -145,7 +145,7 @@ impl DistributedLock for MemoryBackend {
                 Some(label) => Busy::new().with_holder(label),
                 None => Busy::new(),
             };
-            if request.wait() == Wait::No || request.is_given_up() {
+            if !request.waits() || request.is_given_up() {
                 return Ok(Attempt::Busy(busy));
             }
             request.note_busy(busy);

@@ -1,8 +1,7 @@
 //! A name that many may read together and one may write alone.
 
 use self::upgradable::UpgradableLock;
-use crate::backend::{LockStatus, Mode};
-use crate::error::Result;
+use crate::backend::Mode;
 use crate::lock::Lock;
 
 pub(crate) mod upgradable;
@@ -99,28 +98,5 @@ impl RwLock {
     #[must_use]
     pub fn upgradable(&self) -> UpgradableLock {
         UpgradableLock::new(self.0.clone().with_mode(Ok(Mode::Upgradable)))
-    }
-
-    /// Who holds the name and how, as the server sees it. For people and dashboards: it may have changed when it arrives.
-    ///
-    /// # Errors
-    /// [`ErrorKind::InvalidName`](crate::ErrorKind::InvalidName), or the error of the server.
-    ///
-    /// # Cancel safety
-    /// May be dropped at any point.
-    ///
-    /// # Examples
-    /// ```
-    /// # use lock_core::{Locker, MemoryBackend};
-    /// # use lock_core::backend::Mode;
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
-    /// # let locks = Locker::new(MemoryBackend::new());
-    /// let catalog = locks.rw_lock("catalog");
-    /// let _guard = catalog.read().acquire().await?;
-    /// assert_eq!(catalog.status().await?.holders[0].mode, Some(Mode::Shared));
-    /// # Ok(()) }
-    /// ```
-    pub async fn status(&self) -> Result<LockStatus> {
-        self.0.status().await
     }
 }

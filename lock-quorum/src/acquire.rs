@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::backend::{AcquireRequest, Attempt, Mode, Renewal, Wait};
+use lock_core::backend::{AcquireRequest, Attempt, Mode, Renewal};
 use lock_core::{Error, ErrorKind, FencingToken, Result};
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -11,7 +11,7 @@ use crate::client::Client;
 use crate::error::NodeErrors;
 use crate::hold::QuorumHold;
 use crate::renew;
-use crate::round::{Ask, Round};
+use crate::round::Round;
 use crate::rules::{self, Answer, Outcome, Token};
 use crate::votes::Votes;
 use crate::{clean_up, follow};
@@ -85,9 +85,9 @@ struct Limit<'a> {
 impl<'a> Limit<'a> {
     fn of(request: &'a AcquireRequest) -> Self {
         let ttl = request.ttl();
-        let until = match request.wait() {
-            Wait::No => Instant::now().checked_add(ttl),
-            _ => None,
+        let until = match request.waits() {
+            true => None,
+            false => Instant::now().checked_add(ttl),
         };
         Self { request, until }
     }
@@ -313,15 +313,6 @@ fn check_mode(mode: Mode) -> Result<()> {
         _ => return Ok(()),
     };
     Err(Error::new(ErrorKind::Unsupported, message).not_executed())
-}
-
-/// How the request of a vote waits.
-pub(crate) fn wait_of(ask: Ask) -> Wait {
-    match ask {
-        Ask::Once => Wait::No,
-        Ask::Within(_) => Wait::Until,
-        Ask::Forever => Wait::Forever,
-    }
 }
 
 #[cfg(test)]

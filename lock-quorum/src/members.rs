@@ -9,10 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use lock_core::backend::{
-    AcquireRequest, Attempt, DistributedLock, Hold, ReleaseOptions, Renewal, RequestControl, RequestOptions, Terms,
-    Wait,
-};
+use lock_core::backend::request::{RequestControl, RequestOptions, Terms};
+use lock_core::backend::{AcquireRequest, Attempt, DistributedLock, Hold, ReleaseOptions, Renewal};
 use lock_core::{Error, ErrorKind, HoldState, LockName, Result};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
@@ -151,7 +149,7 @@ impl Members {
         for number in (first..NAMES).chain(0..first) {
             let terms = Terms::new(self.ttl).label(self.own.to_string());
             // It is no vote: a node gives it during its restart delay, too.
-            let options = RequestOptions::new(name(number)?, terms).wait(Wait::No).reinstates();
+            let options = RequestOptions::new(name(number)?, terms).waits(false).reinstates();
             let (request, control) = options.start();
             let attempt = backend.acquire(&request).await;
             let mark = match attempt {

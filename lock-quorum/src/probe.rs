@@ -7,7 +7,8 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
-use lock_core::backend::{AcquireRequest, Attempt, HolderId, RequestControl, RequestOptions, Terms, Wait};
+use lock_core::backend::request::{RequestControl, RequestOptions, Terms};
+use lock_core::backend::{AcquireRequest, Attempt, HolderId};
 use lock_core::{Error, ErrorKind, LockName, Result};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
@@ -87,7 +88,7 @@ async fn share_a_name(client: &Arc<Client>, connected: &[usize]) -> Result<Same>
     let name = LockName::new(format!("quorum-probe-{}", HolderId::random()))?;
     let start = |node: usize| {
         let terms = Terms::new(TTL).label(format!("{LABEL}{}", node + 1));
-        RequestOptions::new(name.clone(), terms).wait(Wait::No).start()
+        RequestOptions::new(name.clone(), terms).waits(false).start()
     };
     let first: (AcquireRequest, RequestControl) = start(0);
     let votes = Arc::new(Votes::new(&first.0, client.nodes.len()));

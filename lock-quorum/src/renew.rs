@@ -6,7 +6,8 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
-use lock_core::backend::{Renewal, RequestOptions, Wait};
+use lock_core::backend::Renewal;
+use lock_core::backend::request::RequestOptions;
 use lock_core::{Error, ErrorKind, FencingToken, Result};
 use tokio::time::{Instant, sleep_until};
 
@@ -224,7 +225,7 @@ impl Round {
         let mut options = RequestOptions::new(request.name().clone(), terms.terms())
             .mode(request.mode())
             .fixed(request.is_fixed())
-            .wait(Wait::No)
+            .waits(false)
             .token_at_least(self.token);
         if missing.was_live {
             options = options.reinstates();

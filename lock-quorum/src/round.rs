@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use lock_core::backend::{AcquireRequest, Busy, RequestOptions, Wait};
+use lock_core::backend::request::RequestOptions;
+use lock_core::backend::{AcquireRequest, Busy};
 use lock_core::{Error, FencingToken, Result};
 use tokio::time::Instant;
 
 use self::look::Looks;
 
-use crate::acquire::wait_of;
 use crate::clean_up;
 use crate::client::Client;
 use crate::label;
@@ -106,7 +106,7 @@ impl<'a> Round<'a> {
     }
 
     pub(crate) fn waits(&self) -> bool {
-        self.request.wait() != Wait::No
+        self.request.waits()
     }
 
     /// Asks all nodes that are not suspected, or the anchor alone if the name was found taken. If a majority is suspected, asks
@@ -245,7 +245,7 @@ impl<'a> Round<'a> {
         let mut options = RequestOptions::new(request.name().clone(), asked_terms)
             .mode(request.mode())
             .fixed(request.is_fixed())
-            .wait(wait_of(ask));
+            .waits(ask != Ask::Once);
         if let Some(floor) = request.token_floor() {
             options = options.token_above(floor);
         }

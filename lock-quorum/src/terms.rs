@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::backend::{AcquireRequest, HolderId, Terms};
+use lock_core::backend::request::Terms;
+use lock_core::backend::{AcquireRequest, HolderId};
 
 use crate::label;
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBuilder};
-use lock_core::backend::{AcquireRequest, Attempt, Busy, Wait};
+use lock_core::backend::{AcquireRequest, Attempt, Busy};
 use lock_core::{Error, ErrorKind, Result};
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -37,7 +37,7 @@ pub(crate) async fn acquire(client: &Arc<Client>, request: &AcquireRequest) -> R
         }
         // One that reinstates had the name when the server forgot it, so nobody else has been granted it since.
         if let Some(why) = route.delay_error().filter(|_| !request.reinstates()) {
-            if request.wait() == Wait::No {
+            if !request.waits() {
                 return Err(why.not_executed());
             }
             request.note_unreachable(why);
@@ -138,7 +138,7 @@ async fn ask(
     let (mode, lifetime) = (mode::of(request)?, millis(entry_lifetime(ttl, client.grace)));
     let inbox = client.servers.inbox(keys);
     let arguments = AcquireArguments {
-        waits: request.wait() != Wait::No,
+        waits: request.waits(),
         may_have_entry,
         is_fresh: !request.reinstates(),
         all: [

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::backend::{AcquireRequest, Attempt, Wait};
+use lock_core::backend::{AcquireRequest, Attempt};
 use lock_core::{Error, ErrorKind, Result};
 use tokio::time::{Instant, sleep};
 
@@ -42,7 +42,7 @@ pub(crate) async fn acquire(client: &Arc<Client>, request: &AcquireRequest) -> R
     }
     let began = Instant::now();
     // Core repeats only requests that wait.
-    let may_repeat = || request.wait() == Wait::No && began.elapsed() < client.config.connect_timeout();
+    let may_repeat = || !request.waits() && began.elapsed() < client.config.connect_timeout();
     loop {
         match attempt(client, request).await? {
             Answer::Attempt(attempt) => return Ok(attempt),

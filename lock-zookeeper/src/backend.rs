@@ -207,7 +207,7 @@ impl DistributedLock for ZooKeeperBackend {
 #[cfg(test)]
 mod tests {
     use futures_util::future::join_all;
-    use lock_core::backend::{RequestOptions, Terms, Wait};
+    use lock_core::backend::request::{RequestOptions, Terms};
 
     use super::*;
 
@@ -226,7 +226,7 @@ mod tests {
         let name = LockName::new("a").unwrap();
         let failed = join_all((0..TRIES).map(async |_| {
             let terms = Terms::new(Duration::from_secs(10));
-            let (request, _control) = RequestOptions::new(name.clone(), terms).wait(Wait::No).start();
+            let (request, _control) = RequestOptions::new(name.clone(), terms).waits(false).start();
             backend.acquire(&request).await.unwrap_err()
         }));
         for error in failed.await {

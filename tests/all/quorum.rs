@@ -4,10 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lock_redis::redis::{AsyncConnectionConfig, Client, aio::MultiplexedConnection, cmd};
-use polylock::backend::{
-    AcquireRequest, Attempt, DistributedLock, Hold, ReleaseOptions, ReleaseOutcome, Renewal, RequestControl,
-    RequestOptions, Terms, Wait,
-};
+use polylock::backend::request::{RequestControl, RequestOptions, Terms};
+use polylock::backend::{AcquireRequest, Attempt, DistributedLock, Hold, ReleaseOptions, ReleaseOutcome, Renewal};
 use polylock::quorum::QuorumBackend;
 use polylock::redis::{RedisBackend, RedisConfig};
 use polylock::{ErrorKind, HoldState, LockName, Result};
@@ -88,9 +86,9 @@ impl Nodes {
 }
 
 /// A request that nobody renews.
-fn request(ttl: Duration, wait: Wait) -> (AcquireRequest, RequestControl) {
+fn request(ttl: Duration, waits: bool) -> (AcquireRequest, RequestControl) {
     let name = LockName::new("a").expect("a good name");
-    RequestOptions::new(name, Terms::new(ttl)).wait(wait).start()
+    RequestOptions::new(name, Terms::new(ttl)).waits(waits).start()
 }
 
 async fn granted(backend: &QuorumBackend, request: &AcquireRequest) -> Arc<dyn Hold> {
@@ -104,7 +102,7 @@ async fn granted(backend: &QuorumBackend, request: &AcquireRequest) -> Arc<dyn H
 /// remembers.
 async fn asked_where_it_is_forgotten(nodes: &Nodes, delay: Duration) -> Result<Attempt> {
     let holder = nodes.without(2, delay);
-    let (asked, _control) = request(TTL, Wait::No);
+    let (asked, _control) = request(TTL, false);
     let _hold = granted(&holder, &asked).await;
     assert!(nodes.holder(0, "a").await.is_some() && nodes.holder(1, "a").await.is_some());
     nodes.0[1].restart_without_data().await.expect("it starts again");
@@ -112,7 +110,7 @@ async fn asked_where_it_is_forgotten(nodes: &Nodes, delay: Duration) -> Result<A
 
     let other = nodes.without(0, delay);
     other.connect().await.expect("two of three are there");
-    let (asked_later, _control) = request(TTL, Wait::No);
+    let (asked_later, _control) = request(TTL, false);
     let answer = other.acquire(&asked_later).await;
     assert_eq!(asked.lease().state(), HoldState::Held, "the first one still counts");
     answer
@@ -143,7 +141,7 @@ async fn a_fresh_vote_waits_for_the_delay() {
     let start = Instant::now();
     nodes.0[1].restart_without_data().await.expect("it starts again");
     let backend = nodes.without(0, SHORT);
-    let (asked, _control) = request(SHORT, Wait::Forever);
+    let (asked, _control) = request(SHORT, true);
     let granted = async {
         loop {
             match backend.acquire(&asked).await {
@@ -165,7 +163,7 @@ async fn a_vote_that_is_restored_does_not_wait() {
     let Some(nodes) = Nodes::trusted().await else { return };
     // Two nodes are all that it has: without the second one it is lost.
     let backend = nodes.without(2, DELAY);
-    let (asked, _control) = request(TTL, Wait::No);
+    let (asked, _control) = request(TTL, false);
     let hold = granted(&backend, &asked).await;
     let (token, value) = (hold.token(), nodes.holder(1, "a").await);
     nodes.0[1].restart_without_data().await.expect("it starts again");
@@ -188,7 +186,7 @@ async fn a_vote_that_is_restored_does_not_wait() {
     assert_eq!(released, ReleaseOutcome::Released);
     nodes.end_delay(1).await;
     let other = nodes.without(0, DELAY);
-    let (asked, _control) = request(TTL, Wait::No);
+    let (asked, _control) = request(TTL, false);
     let next = granted(&other, &asked).await;
     assert!(next.token() > token, "{:?} after {token:?}", next.token());
 }

@@ -67,6 +67,7 @@ pub mod quorum;
 pub mod request;
 pub mod resource;
 pub mod server;
+mod server_rules;
 pub mod session;
 pub mod time;
 pub mod token_offset;

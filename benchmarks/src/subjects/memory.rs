@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex as Table};
 use std::time::Duration;
 
 use benchmarks_load::{Client, Lock, Result, Subject};
-use lock_core::backend::{Attempt, DistributedLock, Hold, ReleaseOptions, RequestOptions, Terms, Wait};
+use lock_core::backend::request::{RequestOptions, Terms};
+use lock_core::backend::{Attempt, DistributedLock, Hold, ReleaseOptions};
 use lock_core::{LockName, MemoryBackend};
 use std::collections::HashMap;
 use tokio::sync::{Mutex, OwnedMutexGuard};
@@ -82,7 +83,7 @@ impl Lock for Polled {
     async fn acquire(&mut self) -> Result<Arc<dyn Hold>> {
         loop {
             let terms = Terms::new(TTL).time_left(Duration::from_secs(5));
-            let (request, _control) = RequestOptions::new(self.name.clone(), terms).wait(Wait::No).start();
+            let (request, _control) = RequestOptions::new(self.name.clone(), terms).waits(false).start();
             if let Attempt::Granted(hold, _) = self.backend.acquire(&request).await? {
                 return Ok(hold);
             }

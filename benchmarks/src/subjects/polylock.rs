@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use benchmarks_load::{Client, Lock, Mode, Result, Subject};
-use lock_core::backend::{
-    AcquireRequest, Attempt, DistributedLock, Hold, ReleaseOptions, RequestControl, RequestOptions, Terms,
-};
+use lock_core::backend::request::{RequestControl, RequestOptions, Terms};
+use lock_core::backend::{AcquireRequest, Attempt, DistributedLock, Hold, ReleaseOptions};
 use lock_core::{Guard, LockName, Locker};
 use tokio::time::sleep;
 

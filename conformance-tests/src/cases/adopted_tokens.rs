@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use lock_core::backend::{DistributedLock, Terms, Wait};
+use lock_core::backend::DistributedLock;
+use lock_core::backend::request::Terms;
 use lock_core::{ErrorKind, FencingToken};
 
 use crate::context::RawCx;
@@ -18,7 +19,7 @@ fn plus(token: FencingToken, distance: u64) -> Result<FencingToken, Stop> {
 }
 
 async fn adopting(cx: &RawCx, client: &Arc<dyn DistributedLock>, token: FencingToken) -> Result<Grant, Stop> {
-    let options = cx.options("a", Terms::new(cx.long_ttl().await))?.wait(Wait::No);
+    let options = cx.options("a", Terms::new(cx.long_ttl().await))?.waits(false);
     let (request, control) = options.token_at_least(token).start();
     let attempt = cx.soon("acquire", client.acquire(&request)).await?.or_fail("acquire")?;
     granted(attempt, request, control)?.map_err(|busy| Stop::assertion(format!("free, yet {busy:?}")))

@@ -4,7 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::backend::{DistributedLock, Mode, RequestOptions, Terms};
+use lock_core::backend::request::{RequestOptions, Terms};
+use lock_core::backend::{DistributedLock, Mode};
 use lock_core::{ErrorKind, FencingToken};
 use tokio::time::{Instant, sleep};
 

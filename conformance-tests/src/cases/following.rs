@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use lock_core::backend::{AcquireRequest, Change, DistributedLock, LockStatus, RequestControl, Terms};
+use lock_core::backend::request::{RequestControl, Terms};
+use lock_core::backend::{AcquireRequest, Change, DistributedLock, LockStatus};
 
 use crate::context::{RawCx, lock_name};
 use crate::raw::Grant;

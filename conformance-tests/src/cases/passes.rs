@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use lock_core::backend::{
-    DistributedLock, Hold, Lease, ReleaseOptions, ReleaseOutcome, Renewal, RequestOptions, Terms,
-};
+use lock_core::backend::request::{RequestOptions, Terms};
+use lock_core::backend::{DistributedLock, Hold, Lease, ReleaseOptions, ReleaseOutcome, Renewal};
 use lock_core::{FencingToken, HoldState};
 
 use crate::context::{RawCx, lock_name};

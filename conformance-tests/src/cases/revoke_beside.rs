@@ -1,8 +1,7 @@
 //! Forced release beside whatever else happens to the hold. By capability.
 
-use lock_core::backend::{
-    Capabilities, Lease, Mode, ReleaseOptions, ReleaseOutcome, Renewal, RequestOptions, Revoke, Revoked, Terms,
-};
+use lock_core::backend::request::{RequestOptions, Terms};
+use lock_core::backend::{Capabilities, Lease, Mode, ReleaseOptions, ReleaseOutcome, Renewal, Revoke, Revoked};
 
 use super::revoke::{WAYS, revoke, revoked};
 use crate::context::{RawCx, lock_name};

@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use lock_core::FencingToken;
-use lock_core::backend::{Attempt, Terms, Wait};
+use lock_core::backend::Attempt;
+use lock_core::backend::request::Terms;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
@@ -132,7 +133,7 @@ pub(crate) async fn a_token_is_above_what_was_asked(cx: &RawCx) -> Verdict {
         let floor = FencingToken::new(last.as_u64() + distance)
             .ok_or_else(|| Stop::assertion(format!("{last} leaves no room for larger tokens")))?;
         let terms = Terms::new(cx.long_ttl().await);
-        let options = cx.options("a", terms)?.wait(Wait::No);
+        let options = cx.options("a", terms)?.waits(false);
         let (request, control) = options.token_above(floor).start();
         let attempt = cx.soon("acquire", client.acquire(&request)).await?.or_fail("acquire")?;
         let above =

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use lock_core::ErrorKind;
 use lock_core::backend::Mode::{Exclusive, Shared, Upgradable};
-use lock_core::backend::{Attempt, Busy, DistributedLock, Renewal, RequestOptions, Terms, Wait};
+use lock_core::backend::request::{RequestOptions, Terms};
+use lock_core::backend::{Attempt, Busy, DistributedLock, Renewal};
 
 use crate::context::RawCx;
 use crate::raw::{Grant, ensure_waiting, granted};
@@ -91,7 +92,7 @@ pub(crate) async fn an_upgrade_without_readers_is_granted(cx: &RawCx) -> Verdict
 /// One try to upgrade: a grant, or who is in the way.
 async fn try_upgrade(cx: &RawCx, client: &Arc<dyn DistributedLock>, base: &Grant) -> Result<Result<Grant, Busy>, Stop> {
     let options = RequestOptions::new(base.request.name().clone(), Terms::new(cx.long_ttl().await));
-    let (request, control) = options.replacing(&base.request).wait(Wait::No).start();
+    let (request, control) = options.replacing(&base.request).waits(false).start();
     let attempt = cx.soon("try to upgrade", client.acquire(&request)).await?;
     granted(attempt.or_fail("try to upgrade")?, request, control)
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lock_core::ErrorKind;
-use lock_core::backend::Terms;
+use lock_core::backend::request::Terms;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 

@@ -3,9 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::backend::{
-    AcquireRequest, Busy, DistributedLock, Mode, Permits, Renewal, RequestControl, RequestOptions, Terms, Wait,
-};
+use lock_core::backend::request::{RequestControl, RequestOptions, Terms};
+use lock_core::backend::{AcquireRequest, Busy, DistributedLock, Mode, Permits, Renewal};
 use tokio::time::sleep;
 
 use super::{ASKER, Grant, SOON_AGAIN, Waiter, granted};
@@ -104,7 +103,7 @@ impl RawCx {
         mode: Mode,
     ) -> Result<Result<Grant, Busy>, Stop> {
         let options = RequestOptions::new(lock_name(name)?, Terms::new(self.long_ttl().await));
-        let (request, control) = options.mode(mode).wait(Wait::No).start();
+        let (request, control) = options.mode(mode).waits(false).start();
         let attempt = self.soon("try", backend.acquire(&request)).await?.or_fail("try")?;
         granted(attempt, request, control)
     }

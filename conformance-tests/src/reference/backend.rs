@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use lock_core::backend::{
     AcquireRequest, Attempt, Busy, Capabilities, Change, DistributedLock, Hold, HolderId, Lease, ListFrom, ListPage,
-    LockStatus, Mode, ReleaseOptions, ReleaseOutcome, Renewal, Revoke, Revoked, SentAt, Wait,
+    LockStatus, Mode, ReleaseOptions, ReleaseOutcome, Renewal, Revoke, Revoked, SentAt,
 };
 use lock_core::{Error, ErrorKind, FencingToken, LockName, Result};
 use tokio::time::{sleep, timeout};
@@ -149,7 +149,7 @@ impl ReferenceBackend {
                 },
                 floor: request.token_floor(),
                 at_least: request.token_at_least(),
-                waits: request.wait() != Wait::No,
+                waits: request.waits(),
                 reserve: request.reserve(),
             };
             let (label, expires_in) = match self.ask_once(request, &ask).await {
@@ -178,7 +178,7 @@ impl ReferenceBackend {
                 Some(label) => Busy::new().with_holder(label),
                 None => Busy::new(),
             };
-            if request.wait() == Wait::No || request.is_given_up() {
+            if !request.waits() || request.is_given_up() {
                 return Ok(Attempt::Busy(busy));
             }
             request.note_busy(busy);

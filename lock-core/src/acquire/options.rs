@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::limits::Limits;
-use crate::backend::{AcquireRequest, Mode, RequestControl, RequestOptions, Terms, Wait};
+use crate::backend::request::{RequestControl, RequestOptions, Terms};
+use crate::backend::{AcquireRequest, Mode};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::LockName;
 use crate::reentry::ReentryKey;
@@ -153,11 +154,10 @@ impl AcquireOptions {
     }
 
     fn request_options(&self, wait: WaitLimit, deadline: Option<Instant>) -> RequestOptions {
-        let wait = if wait.is_patient() { Wait::Until } else { Wait::No };
         let options = RequestOptions::new(self.name.clone(), self.terms(deadline));
         let mut options = options
             .mode(self.mode)
-            .wait(wait)
+            .waits(wait.is_patient())
             .fixed(self.fixed)
             .shows_token(self.shows_token);
         if self.can_pass() {

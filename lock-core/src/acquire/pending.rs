@@ -6,7 +6,8 @@ use std::task::{Context, Poll};
 
 use super::at_server::AtServer;
 use super::options::{AcquireOptions, WaitLimit};
-use crate::backend::{AcquireRequest, Armed, Attempt, Busy, Hold, RequestControl, Wait};
+use crate::backend::request::RequestControl;
+use crate::backend::{AcquireRequest, Armed, Attempt, Busy, Hold};
 use crate::backend_state::BackendState;
 use crate::background::call::BackendCall;
 use crate::background::keeper::Keeper;
@@ -204,7 +205,7 @@ impl PendingAcquire {
         self.state = state;
         self.backend.note_reached();
         if let Some(turn) = &self.turn {
-            let queued = Some(&self.request).filter(|request| request.wait() != Wait::No);
+            let queued = Some(&self.request).filter(|request| request.waits());
             turn.refused(self.holder(), queued);
         }
     }

@@ -1,10 +1,10 @@
-//! Acquire requests, as core hands them to a backend.
+//! Acquire requests: [`AcquireRequest`] as a backend sees it, and what makes one, for core, tests and a backend over backends.
 
 use std::fmt;
 use std::time::Duration;
 
 pub use self::options::RequestOptions;
-pub use self::terms::{Terms, Wait};
+pub use self::terms::Terms;
 
 use super::holder::HolderId;
 use super::lease::Lease;
@@ -35,7 +35,7 @@ struct Shared {
     holder: HolderId,
     replaces: Option<HolderId>,
     fixed: bool,
-    wait: Wait,
+    waits: bool,
     token_floor: Option<FencingToken>,
     token_at_least: Option<FencingToken>,
     reinstates: bool,
@@ -99,9 +99,10 @@ impl AcquireRequest {
         self.0.fixed
     }
 
-    /// How long to wait.
-    pub fn wait(&self) -> Wait {
-        self.0.wait
+    /// Whether the acquire waits for a name that is taken: until it is [given up](Self::given_up). If not, the answer is
+    /// [`Busy`], and no queue entry is left at the server.
+    pub fn waits(&self) -> bool {
+        self.0.waits
     }
 
     /// The grant's token must be larger than this one, if there is one.
@@ -353,7 +354,7 @@ impl fmt::Debug for AcquireRequest {
             .field("name", &self.0.name)
             .field("holder", &self.0.holder)
             .field("mode", &self.0.mode)
-            .field("wait", &self.0.wait)
+            .field("waits", &self.0.waits)
             .field("fixed", &self.0.fixed)
             .finish_non_exhaustive()
     }

@@ -145,31 +145,11 @@ pub fn prolonged<T: Moment>(expires: T, now: T, ttl: Duration) -> T {
     now.after(ttl).map_or(expires, |wanted| expires.max(wanted))
 }
 
-/// When a hold ends, if the server's clock may have been set back: in `term` at the latest, the longest TTL that its holder
-/// ever asked for. Not the TTL of the current request: that would shorten a longer hold.
-pub fn repaired<T: Moment>(expires: T, now: T, term: Duration) -> T {
-    now.after(term).map_or(expires, |longest| expires.min(longest))
-}
-
 /// The token after `stored`, the last one that the server remembers. It is larger than `floor`, and at least the server's
 /// `clock`, so that it grows even if the stored one was lost. `None` if all numbers are used up.
 pub fn next_token(stored: u64, clock: u64, floor: Option<FencingToken>) -> Option<FencingToken> {
     let floor = floor.map_or(0, FencingToken::as_u64);
     FencingToken::new(stored.max(floor).checked_add(1)?.max(clock))
-}
-
-/// The waiter that may take a free name: of all queue entries, in their order, the first that has not expired. An entry
-/// without an end lives until its waiter leaves.
-pub fn who_is_next<H, T: Moment>(entries: impl IntoIterator<Item = (H, Option<T>)>, now: T) -> Option<H> {
-    let mut live = entries
-        .into_iter()
-        .filter(|(_, end)| end.is_none_or(|end| !has_expired(end, now)));
-    live.next().map(|(holder, _)| holder)
-}
-
-/// Whether the asker may take a free name, if `next` is the waiter that may.
-pub fn may_take<H: PartialEq>(asker: &H, next: Option<&H>) -> bool {
-    next.is_none_or(|next| next == asker)
 }
 
 #[cfg(test)]
@@ -222,13 +202,6 @@ mod tests {
         let now = Instant::now();
         assert_eq!(prolonged(now, now, Duration::MAX), now);
         assert_eq!(prolonged(now, now, at(1)), now + at(1));
-    }
-
-    #[test]
-    fn a_hold_lasts_no_longer_than_its_longest_term() {
-        assert_eq!(repaired(at(15), at(10), at(9)), at(15));
-        assert_eq!(repaired(at(15), at(3), at(9)), at(12));
-        assert_eq!(repaired(at(15), at(3), Duration::MAX), at(15));
     }
 
     #[test]
@@ -286,12 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_free_name_is_the_first_live_waiters() {
-        let entries = [("a", Some(at(10))), ("b", Some(at(20))), ("c", None)];
-        let next = |now| who_is_next(entries, at(now));
-        assert_eq!((next(9), next(10), next(20)), (Some("a"), Some("b"), Some("c")));
-        assert_eq!(who_is_next(entries[..2].iter().copied(), at(20)), None);
-        assert!(may_take(&"a", Some(&"a")) && may_take(&"b", None) && !may_take(&"b", Some(&"a")));
+    fn an_id_is_mine_alone() {
         assert!(is_mine(&"a", &"a") && !is_mine(&"a", &"b"));
     }
 }

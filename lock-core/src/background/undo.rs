@@ -8,7 +8,7 @@ use tracing::Instrument;
 use super::call::{BackendCall, LONGEST_PAUSE, pauses, shielded};
 use super::job::Job;
 use super::undos::Undos;
-use crate::backend::{AcquireRequest, Attempt, DistributedLock, Wait};
+use crate::backend::{AcquireRequest, Attempt, DistributedLock};
 use crate::observe::{self, BackendRequest};
 use crate::queue::{Turn, Waiter};
 use crate::sync::time::{Instant, sleep};
@@ -50,7 +50,7 @@ impl<W: Waiter> UndoJob<W> {
         let undoing = async {
             if let Some(attempt) = self.attempt.and_then(BackendCall::into_future_here) {
                 match shielded(attempt).await {
-                    Ok(Attempt::Busy(_)) if self.request.wait() == Wait::No => return,
+                    Ok(Attempt::Busy(_)) if !self.request.waits() => return,
                     Err(error) if self.request.was_certainly_not_sent(&error) => return,
                     _ => {}
                 }

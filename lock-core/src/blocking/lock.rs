@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use super::call::wait_for;
 use super::guard::Guard;
-use crate::backend::LockStatus;
 use crate::error::Result;
 use crate::lock_options::LockOptions;
 use crate::name::LockName;
@@ -201,15 +200,6 @@ impl Lock {
     /// ```
     pub fn with_within<T>(&self, limit: Duration, work: impl FnOnce(&Guard) -> T) -> Result<T> {
         run_and_release(self.acquire_within(limit)?, work)
-    }
-
-    /// Who holds the lock, as the server sees it. For people and dashboards: it may have changed when it arrives.
-    ///
-    /// # Errors
-    /// Those of [`Lock::status`](crate::Lock::status).
-    pub fn status(&self) -> Result<LockStatus> {
-        let lock = self.0.clone();
-        wait_for(async move { lock.status().await })
     }
 }
 

@@ -1,10 +1,7 @@
 //! A name that many may read together and one may write alone.
 
-use super::call::wait_for;
 use super::lock::Lock;
 use super::upgradable::UpgradableLock;
-use crate::backend::LockStatus;
-use crate::error::Result;
 
 /// A reader-writer lock, without async: see [`RwLock`](crate::RwLock). Owned and cheap to clone; made by
 /// [`Locker::rw_lock`](super::Locker::rw_lock).
@@ -44,14 +41,5 @@ impl RwLock {
     #[must_use]
     pub fn upgradable(&self) -> UpgradableLock {
         UpgradableLock::new(self.0.upgradable())
-    }
-
-    /// Who holds the name and how, as the server sees it. For people and dashboards: it may have changed when it arrives.
-    ///
-    /// # Errors
-    /// Those of [`RwLock::status`](crate::RwLock::status).
-    pub fn status(&self) -> Result<LockStatus> {
-        let lock = self.0.clone();
-        wait_for(async move { lock.status().await })
     }
 }

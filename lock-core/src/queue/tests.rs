@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::backend::{RequestControl, RequestOptions, Terms};
+use crate::backend::request::{RequestControl, RequestOptions, Terms};
 use crate::error::{Error, ErrorKind};
 use crate::reentry::ReentryKey;
 use crate::sync::oneshot;

@@ -47,9 +47,9 @@ impl UpgradableLock {
     /// ```
     /// # use lock_core::{Locker, MemoryBackend};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
-    /// # let catalog = Locker::new(MemoryBackend::new()).rw_lock("catalog");
-    /// let _guard = catalog.upgradable().label("import").acquire().await?;
-    /// assert_eq!(catalog.status().await?.holders[0].label.as_deref(), Some("import"));
+    /// # let locks = Locker::new(MemoryBackend::new());
+    /// let _guard = locks.rw_lock("catalog").upgradable().label("import").acquire().await?;
+    /// assert_eq!(locks.status("catalog").await?.holders[0].label.as_deref(), Some("import"));
     /// # Ok(()) }
     /// ```
     #[must_use]
@@ -324,10 +324,10 @@ impl UpgradableGuard {
     /// ```
     /// # use lock_core::{Locker, MemoryBackend};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
-    /// # let catalog = Locker::new(MemoryBackend::new()).rw_lock("catalog");
-    /// let guard = catalog.upgradable().acquire().await?;
+    /// # let locks = Locker::new(MemoryBackend::new());
+    /// let guard = locks.rw_lock("catalog").upgradable().acquire().await?;
     /// guard.release().await?;
-    /// assert!(!catalog.status().await?.is_held());
+    /// assert!(!locks.status("catalog").await?.is_held());
     /// # Ok(()) }
     /// ```
     pub async fn release(self) -> Result<Release> {

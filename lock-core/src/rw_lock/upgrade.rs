@@ -12,7 +12,8 @@ use futures_util::future::{BoxFuture, FutureExt};
 use crate::acquire::options::{AcquireOptions, WaitLimit};
 use crate::acquire::pending::Caller;
 use crate::acquire::shared::Shared;
-use crate::backend::{AcquireRequest, Armed, Attempt, Hold, Mode, RequestControl, RequestOptions, Terms, Wait};
+use crate::backend::request::{RequestControl, RequestOptions, Terms};
+use crate::backend::{AcquireRequest, Armed, Attempt, Hold, Mode};
 use crate::background::call::{BackendCall, pauses};
 use crate::background::job::Job;
 use crate::background::runner::ensure_running;
@@ -105,10 +106,9 @@ impl<'a> Upgrading<'a> {
             Some(label) => terms.label(label.clone()),
             None => terms,
         };
-        let waits = if wait.is_patient() { Wait::Until } else { Wait::No };
         let request = RequestOptions::new(options.name.clone(), terms)
             .replacing(base)
-            .wait(waits);
+            .waits(wait.is_patient());
         let (request, control) = match options.token_floor {
             Some(floor) => request.token_above(floor).start(),
             None => request.start(),

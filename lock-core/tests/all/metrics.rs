@@ -271,17 +271,45 @@ fn limits_that_differ_are_told_once() {
     let text = printed(async {
         let locks = Locker::new(MemoryBackend::new()).without_label();
         for name in ["a", "b"] {
-            let permits = |limit| locks.semaphore(name, limit);
-            let held = permits(5).acquire(1).await.unwrap();
-            permits(5).acquire(1).await.unwrap().release().await.unwrap();
+            let semaphore = |limit| locks.semaphore(name, limit);
+            let held = semaphore(5).permits(1).acquire().await.unwrap();
+            semaphore(5)
+                .permits(1)
+                .acquire()
+                .await
+                .unwrap()
+                .release()
+                .await
+                .unwrap();
             for _ in 0..3 {
-                permits(10).acquire(1).await.unwrap().release().await.unwrap();
-                permits(5).acquire(1).await.unwrap().release().await.unwrap();
+                semaphore(10)
+                    .permits(1)
+                    .acquire()
+                    .await
+                    .unwrap()
+                    .release()
+                    .await
+                    .unwrap();
+                semaphore(5)
+                    .permits(1)
+                    .acquire()
+                    .await
+                    .unwrap()
+                    .release()
+                    .await
+                    .unwrap();
             }
-            assert!(permits(7).acquire_within(7, Duration::ZERO).await.is_err());
+            assert!(semaphore(7).permits(7).acquire_within(Duration::ZERO).await.is_err());
             held.release().await.unwrap();
             // Nobody has the name, and what was stated before is over.
-            permits(20).acquire(1).await.unwrap().release().await.unwrap();
+            semaphore(20)
+                .permits(1)
+                .acquire()
+                .await
+                .unwrap()
+                .release()
+                .await
+                .unwrap();
         }
     });
     let told: Vec<&str> = text.lines().filter(|line| line.contains("limits differ")).collect();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use lock_core::backend::{AcquireRequest, Wait};
+use lock_core::backend::AcquireRequest;
 use lock_core::{Error, ErrorKind, Result};
 use lock_identify::wrong_server;
 use tokio::sync::OnceCell;
@@ -98,7 +98,7 @@ impl Dialer {
             };
             match opened {
                 // A dial that failed is followed by a pause.
-                Err(ConnectError::Transient(error)) if request.wait() != Wait::No && self.has_reached() => {
+                Err(ConnectError::Transient(error)) if request.waits() && self.has_reached() => {
                     request.note_unreachable(error);
                 }
                 opened => return Ok(opened?),

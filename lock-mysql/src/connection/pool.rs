@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use lock_core::backend::{AcquireRequest, Wait};
+use lock_core::backend::AcquireRequest;
 use lock_core::{Error, ErrorKind, Result};
 use tokio::time::timeout;
 
@@ -127,7 +127,7 @@ impl Pool {
             self.permits.all()
         );
         let exhausted = Error::new(ErrorKind::Unavailable, message).not_executed();
-        if request.wait() == Wait::No {
+        if !request.waits() {
             return Err(exhausted);
         }
         request.note_unreachable(exhausted.clone());

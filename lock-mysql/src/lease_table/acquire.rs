@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::backend::{AcquireRequest, Attempt, Busy, Mode, SentAt, Wait};
+use lock_core::backend::{AcquireRequest, Attempt, Busy, Mode, SentAt};
 use lock_core::{Error, ErrorKind, LockName, Result};
 use tokio::time::{sleep, timeout};
 
@@ -44,9 +44,9 @@ impl Shared {
     pub(super) async fn acquire(self: &Arc<Self>, request: &AcquireRequest) -> Result<Attempt> {
         loop {
             let calls = self.waits.calls();
-            let sleeper = match request.wait() {
-                Wait::No => Awaited::No,
-                _ => self.sleeper(),
+            let sleeper = match request.waits() {
+                true => self.sleeper(),
+                false => Awaited::No,
             };
             let (taken, label) = match self.ask_and_watch(request, sleeper).await? {
                 Asked::Granted(attempt) => return Ok(attempt),
@@ -56,7 +56,7 @@ impl Shared {
                 Some(label) => Busy::new().with_holder(label.clone()),
                 None => Busy::new(),
             };
-            if request.wait() == Wait::No {
+            if !request.waits() {
                 return Ok(Attempt::Busy(busy));
             }
             let woken = self.waits.refused(request, label, taken);
@@ -138,7 +138,7 @@ impl Shared {
                 Err(error) if error.is_refusal() => return Err(error.into_lock_error().not_executed()),
                 // The server had closed it while it was idle. Under the same holder id it does no harm twice.
                 Err(error) if error.is_disconnect() && member.is_reused() => {
-                    if request.wait() != Wait::No {
+                    if request.waits() {
                         request.note_unreachable(error.into_lock_error());
                     }
                 }
@@ -227,7 +227,7 @@ impl Shared {
             Awaited::Soon => (Wakes::Sleeper, 0),
             Awaited::No => (Wakes::Nobody, 0),
         };
-        (request.wait() != Wait::No).then(|| Mark {
+        request.waits().then(|| Mark {
             lasts: self.waits.mark_lasts(wakes, request.mode()),
             sleeper,
         })

@@ -118,7 +118,8 @@ mod tests {
     use super::*;
     use crate::config::{MySqlConfig, Strategy};
     use crate::lease_table::LeaseTableBackend;
-    use lock_core::backend::{DistributedLock, RequestOptions, Terms};
+    use lock_core::backend::DistributedLock;
+    use lock_core::backend::request::{RequestOptions, Terms};
     use lock_core::{ErrorKind, LockName};
 
     /// Nobody listens there.

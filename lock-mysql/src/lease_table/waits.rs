@@ -237,7 +237,7 @@ fn longest_pause(names: usize, wakes: Wakes, shares: bool) -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use lock_core::backend::{RequestOptions, Terms};
+    use lock_core::backend::request::{RequestOptions, Terms};
 
     use super::*;
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::backend::{AcquireRequest, Attempt, Busy, Mode, Wait};
+use lock_core::backend::{AcquireRequest, Attempt, Busy, Mode};
 use lock_core::{Error, ErrorKind, Result};
 use tokio::time::Instant;
 
@@ -108,7 +108,7 @@ impl Shared {
                 // The server had closed it while it was idle, and others with it.
                 Err(RequestError::Sql(error)) if used.is_reused && error.is_disconnect() => {
                     self.client.pool.suspect_outage();
-                    if request.wait() != Wait::No {
+                    if request.waits() {
                         request.note_unreachable(error.into_lock_error());
                     }
                     drop(used);
@@ -187,7 +187,7 @@ impl Shared {
                     }
                 }
                 Err(error) if error.is_busy() => {
-                    if request.wait() == Wait::No || request.is_given_up() {
+                    if !request.waits() || request.is_given_up() {
                         return Ok(Outcome::Busy(self.current_holder(session, request).await?));
                     }
                     match self.wait(session, request, asked.elapsed()).await? {

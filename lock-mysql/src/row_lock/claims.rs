@@ -186,7 +186,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
-    use lock_core::backend::{DistributedLock, RequestOptions, Terms, Wait};
+    use lock_core::backend::DistributedLock;
+    use lock_core::backend::request::{RequestOptions, Terms};
     use lock_core::{ErrorKind, LockName};
     use tokio::task::JoinSet;
     use tokio::time::timeout;
@@ -195,10 +196,15 @@ mod tests {
     use super::*;
     use crate::config::MySqlConfig;
 
-    fn request(wait: Wait) -> (lock_core::backend::AcquireRequest, lock_core::backend::RequestControl) {
+    fn request(
+        waits: bool,
+    ) -> (
+        lock_core::backend::AcquireRequest,
+        lock_core::backend::request::RequestControl,
+    ) {
         let terms = Terms::new(Duration::from_secs(10));
         RequestOptions::new(LockName::new("a").unwrap(), terms)
-            .wait(wait)
+            .waits(waits)
             .start()
     }
 
@@ -215,7 +221,7 @@ mod tests {
         for number in 0..20_000 {
             let backend = backend.clone();
             tries.spawn(async move {
-                let (request, _control) = request(if number % 2 == 0 { Wait::No } else { Wait::Forever });
+                let (request, _control) = request(number % 2 == 1);
                 let error = backend.acquire(&request).await.unwrap_err();
                 assert_eq!(error.kind(), ErrorKind::Unavailable);
                 assert!(error.is_not_executed());
@@ -229,7 +235,7 @@ mod tests {
     #[tokio::test]
     async fn requests_that_are_dropped_before_they_have_a_connection_are_forgotten() {
         let backend = nowhere();
-        let (request, _control) = request(Wait::Forever);
+        let (request, _control) = request(true);
         let dropped = timeout(Duration::ZERO, backend.acquire(&request)).await;
         assert!(dropped.is_err());
         assert!(backend.claims().is_empty());

@@ -1,6 +1,6 @@
 //! Rows of the row lock that nobody uses any more.
 
-use lock_core::backend::{DistributedLock, Mode, ReleaseOutcome, Wait};
+use lock_core::backend::{DistributedLock, Mode, ReleaseOutcome};
 use lock_core::{ErrorKind, FencingToken};
 use lock_mysql::RowLockBackend;
 use testbed::Server;
@@ -41,7 +41,7 @@ async fn dead_rows_are_deleted_and_all_others_spared(server: Server) {
     locking
         .run(&format!("BEGIN;SELECT 1 FROM {table} WHERE name='locked' FOR UPDATE"))
         .await;
-    let reader = ask(&backend, options("read", secs(60)).mode(Mode::Shared).wait(Wait::No))
+    let reader = ask(&backend, options("read", secs(60)).mode(Mode::Shared).waits(false))
         .await
         .expect("it is free");
     observer.run(&age(&format!("{table}_tokens"), "'read'", 8)).await;

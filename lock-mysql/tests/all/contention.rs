@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use lock_core::HoldState;
-use lock_core::backend::{Attempt, DistributedLock, ReleaseOptions, ReleaseOutcome, RequestOptions, Terms, Wait};
+use lock_core::backend::request::{RequestOptions, Terms};
+use lock_core::backend::{Attempt, DistributedLock, ReleaseOptions, ReleaseOutcome};
 
 use crate::support::*;
 
@@ -116,7 +117,7 @@ async fn deadlines_at_any_moment_leave_one_holder_at_a_time_and_nothing_behind()
             for round in 0..25 {
                 let patience = Duration::from_micros((number * 7919 + round * 104_729) % 150_000);
                 let terms = Terms::new(secs(30)).time_left(patience);
-                let (request, _control) = RequestOptions::new(name("a"), terms).wait(Wait::Until).start();
+                let (request, _control) = RequestOptions::new(name("a"), terms).start();
                 match backend.acquire(&request).await {
                     Ok(Attempt::Granted(hold, _)) => {
                         assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0);
@@ -161,7 +162,7 @@ async fn waiting_for_many_holders_piles_up_no_locks() {
         let (backend, done) = (fixture.backend(), done.clone());
         let terms = Terms::new(secs(30)).label("x".repeat(6 * number));
         tokio::spawn(async move {
-            let (request, _control) = RequestOptions::new(name("a"), terms).wait(Wait::Until).start();
+            let (request, _control) = RequestOptions::new(name("a"), terms).start();
             let attempt = backend.acquire(&request).await;
             drop(done.send((attempt, backend)));
         });

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lock_core::backend::{ReleaseOutcome, Renewal, Wait};
+use lock_core::backend::{ReleaseOutcome, Renewal};
 use lock_core::{Guard, HoldState, Locker, LostCause};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
@@ -109,7 +109,7 @@ async fn pings_on_a_slow_line_end_no_hold_before_its_time() {
     grant(&backend, "a", secs(60)).await.release().await;
     proxy.delay(DELAY);
     let asked = Instant::now();
-    let fixed = ask(&backend, options("a", TTL).wait(Wait::No).fixed(true))
+    let fixed = ask(&backend, options("a", TTL).waits(false).fixed(true))
         .await
         .expect("it is free");
     soon("over", fixed.request.lease().ended()).await;

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use lock_core::ErrorKind;
-use lock_core::backend::{DistributedLock, Terms, Wait};
+use lock_core::backend::DistributedLock;
+use lock_core::backend::request::Terms;
 use lock_mysql::{MySqlConfig, RowLockBackend};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -49,9 +50,7 @@ async fn no_server() {
 async fn a_deadline_ends_connecting() {
     let backend = backend("mysql://u:s3cret@127.0.0.1:1/d?connect_timeout=1h");
     let terms = Terms::new(secs(10)).time_left(Duration::from_millis(200));
-    let (request, _control) = lock_core::backend::RequestOptions::new(name("a"), terms)
-        .wait(Wait::Until)
-        .start();
+    let (request, _control) = lock_core::backend::request::RequestOptions::new(name("a"), terms).start();
     let error = soon("given up", backend.acquire(&request)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
 }
@@ -380,9 +379,7 @@ async fn a_full_server_is_unavailable_and_holders_are_not_touched() {
     let many = RowLockBackend::new(config).unwrap();
     let mut held = Vec::new();
     let error = loop {
-        let (request, control) = options(&format!("name {}", held.len()), secs(60))
-            .wait(Wait::No)
-            .start();
+        let (request, control) = options(&format!("name {}", held.len()), secs(60)).waits(false).start();
         match many.acquire(&request).await {
             Ok(attempt) => held.push((attempt, control)),
             Err(error) => break error,

@@ -233,7 +233,7 @@ impl Run {
             self.check(guard.release().await);
         }
         let semaphore = client.semaphore(&self.name, 3);
-        if let Some(guard) = self.check(semaphore.acquire_within(2, PATIENCE).await) {
+        if let Some(guard) = self.check(semaphore.permits(2).acquire_within(PATIENCE).await) {
             self.alone(&guard).await;
             self.check(guard.release().await);
         }

@@ -3,9 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::backend::{
-    AcquireRequest, Attempt, DistributedLock, Hold, ReleaseOptions, ReleaseOutcome, Renewal, Wait,
-};
+use lock_core::backend::{AcquireRequest, Attempt, DistributedLock, Hold, ReleaseOptions, ReleaseOutcome, Renewal};
 use lock_core::{ErrorKind, HoldState};
 use lock_mysql::RowLockBackend;
 use sqlx::Connection;
@@ -44,7 +42,7 @@ async fn a_killed_server_is_noticed_and_a_restarted_one_used() {
     fixture.server.kill().unwrap();
     soon("lost", held.request.lease().ended()).await;
     assert!(matches!(held.state(), HoldState::Lost(_)));
-    let (request, _control) = options("b", secs(10)).wait(Wait::No).start();
+    let (request, _control) = options("b", secs(10)).waits(false).start();
     let error = soon("unavailable", backend.acquire(&request)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(error.is_retryable());
@@ -173,7 +171,7 @@ async fn a_release_whose_answer_is_lost_can_be_repeated() {
     let fixture = Fixture::shared().await;
     let (mut observer, proxy) = (fixture.observer().await, Proxy::of(&fixture).await);
     let through = impatient(&proxy, &fixture);
-    let (request, _control) = options("a", secs(60)).wait(Wait::No).start();
+    let (request, _control) = options("a", secs(60)).waits(false).start();
     let hold = granted(&through, &request).await;
     proxy.stall();
     let how = ReleaseOptions::default();
@@ -192,11 +190,11 @@ async fn an_acquire_whose_answer_is_lost_is_undone_or_repeated() {
     let through = impatient(&proxy, &fixture);
     for repeated in [false, true] {
         // A connection that was used before.
-        let (request, _control) = options("a", secs(60)).wait(Wait::No).start();
+        let (request, _control) = options("a", secs(60)).waits(false).start();
         let hold = granted(&through, &request).await;
         insist("released", async || hold.release(ReleaseOptions::default()).await).await;
         proxy.stall();
-        let (request, _control) = options("a", secs(60)).wait(Wait::No).start();
+        let (request, _control) = options("a", secs(60)).waits(false).start();
         let error = soon("unanswered", through.acquire(&request)).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unavailable);
         proxy.heal();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lock_core::backend::{Attempt, DistributedLock, ReleaseOptions, ReleaseOutcome, Renewal, Wait};
+use lock_core::backend::{Attempt, DistributedLock, ReleaseOptions, ReleaseOutcome, Renewal};
 use lock_core::{HoldState, LostCause};
 use lock_mysql::RowLockBackend;
 use tokio::time::Instant;
@@ -217,9 +217,7 @@ async fn what_a_late_release_finds_is_not_touched() {
     let (backend, other, mut observer) = (fixture.backend(), fixture.backend(), fixture.observer().await);
     let granted = grant(&backend, "a", secs(60)).await;
     observer.kill_holder("a").await;
-    let next = soon("free", ask(&other, options("a", secs(60)).wait(Wait::Forever)))
-        .await
-        .unwrap();
+    let next = soon("free", ask(&other, options("a", secs(60)))).await.unwrap();
     soon("lost", granted.request.lease().ended()).await;
     assert_eq!(granted.release().await, ReleaseOutcome::AlreadyLost);
     assert!(observer.is_locked("a").await);
@@ -293,7 +291,7 @@ async fn a_hold_that_has_a_successor_is_never_released() {
         async move {
             let (backend, mut observer) = (fixture.backend(), fixture.observer().await);
             let name = format!("a{worker}");
-            let wait_for_it = || ask(&backend, options(&name, secs(60)).wait(Wait::Forever));
+            let wait_for_it = || ask(&backend, options(&name, secs(60)));
             for _ in 0..25 {
                 let stale = soon("free", wait_for_it()).await.unwrap();
                 observer.kill_holder(&name).await;

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use lock_core::backend::{Attempt, DistributedLock, ReleaseOutcome, RequestOptions, Terms, Wait};
+use lock_core::backend::request::{RequestOptions, Terms};
+use lock_core::backend::{Attempt, DistributedLock, ReleaseOutcome};
 use lock_core::{HoldState, Locker};
 use tokio::time::timeout;
 
@@ -63,7 +64,7 @@ async fn a_hold_is_what_it_is_everywhere() {
     assert!(next.token() > granted.hold.token());
     // The next waiter's time is up, and the one after that finds a clean connection.
     let terms = Terms::new(secs(30)).time_left(Duration::from_millis(300));
-    let (request, _control) = RequestOptions::new(name("a'\\\"\0Ö"), terms).wait(Wait::Until).start();
+    let (request, _control) = RequestOptions::new(name("a'\\\"\0Ö"), terms).start();
     assert!(matches!(backend.acquire(&request).await.unwrap(), Attempt::Busy(_)));
     grant(&backend, "b", secs(30)).await.release().await;
     assert!(!observer.is_locked("b").await);

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use lock_core::backend::request::{RequestControl, RequestOptions};
 use lock_core::backend::{
-    AcquireRequest, Attempt, DistributedLock, Mode, Permits, ReleaseOptions, ReleaseOutcome, Renewal, RequestControl,
-    RequestOptions, Wait,
+    AcquireRequest, Attempt, DistributedLock, Mode, Permits, ReleaseOptions, ReleaseOutcome, Renewal,
 };
 use lock_core::{ErrorKind, FencingToken, HoldState, Locker};
 use lock_mysql::RowLockBackend;
@@ -101,7 +101,7 @@ async fn readers_share_the_row_and_leave_nothing() {
     assert!(!observer.is_locked("a").await);
     let writer = try_once(&other, "a").await.expect("it is free");
     assert!(writer.hold.token() > readers[2].hold.token());
-    let busy = ask(&backend, reading("a").wait(Wait::No))
+    let busy = ask(&backend, reading("a").waits(false))
         .await
         .expect_err("a writer has it");
     assert_eq!(busy.holder.as_deref(), Some("tester"));
@@ -366,7 +366,7 @@ async fn what_a_row_cannot_keep_is_refused() {
     let locks = Locker::new(backend);
     let error = locks.rw_lock("a").upgradable().acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
-    let error = locks.semaphore("a", 2).acquire(1).await.unwrap_err();
+    let error = locks.semaphore("a", 2).permits(1).acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
     let mut writing = locks.rw_lock("a").write().acquire().await.unwrap();
     let error = writing.downgrade().await.unwrap_err();

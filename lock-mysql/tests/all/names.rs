@@ -71,10 +71,13 @@ async fn labels_may_be_any_text() {
         ("it's \0 \u{1F512}", "it's \0 \u{1F512}"),
         (long.as_str(), &long[..254]),
     ] {
-        let terms = lock_core::backend::Terms::new(secs(10)).label(label);
-        let granted = ask(&backend, lock_core::backend::RequestOptions::new(name(label), terms))
-            .await
-            .unwrap();
+        let terms = lock_core::backend::request::Terms::new(secs(10)).label(label);
+        let granted = ask(
+            &backend,
+            lock_core::backend::request::RequestOptions::new(name(label), terms),
+        )
+        .await
+        .unwrap();
         let status = backend.status(&name(label)).await.unwrap();
         assert_eq!(status.holders[0].label.as_deref(), Some(kept));
         granted.release().await;

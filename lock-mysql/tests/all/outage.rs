@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lock_core::backend::{Attempt, DistributedLock, ReleaseOptions, Wait};
+use lock_core::backend::{Attempt, DistributedLock, ReleaseOptions};
 use lock_core::{Error, ErrorKind, Locker};
 use lock_mysql::{MySqlConfig, RowLockBackend};
 use sqlx::Connection;
@@ -286,16 +286,16 @@ async fn a_server_that_is_away_is_not_flooded_with_dials() {
     let backend = proxy.backend(&fixture);
     grant(&backend, "a", secs(10)).await.release().await;
     proxy.cut();
-    let (request, _control) = options("a", secs(10)).wait(Wait::No).start();
+    let (request, _control) = options("a", secs(10)).waits(false).start();
     backend.acquire(&request).await.unwrap_err();
     let (before, started) = (proxy.dials(), Instant::now());
     let mut asking = JoinSet::new();
     for number in 0..50 {
         let backend = backend.clone();
-        let wait = if number % 2 == 0 { Wait::No } else { Wait::Forever };
+        let waits = number % 2 == 1;
         asking.spawn(async move {
             loop {
-                let (request, _control) = options(&format!("{number}"), secs(10)).wait(wait).start();
+                let (request, _control) = options(&format!("{number}"), secs(10)).waits(waits).start();
                 let asked = timeout(secs(1), backend.acquire(&request)).await;
                 assert!(asked.is_err() || asked.unwrap().is_err());
                 backend.abandon(&request).await.expect("it was never sent");

@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use lock_core::backend::{Hold, Lease, ReleaseOptions, ReleaseOutcome, RequestOptions, SentAt, rules};
+use lock_core::backend::request::RequestOptions;
+use lock_core::backend::{Hold, Lease, ReleaseOptions, ReleaseOutcome, SentAt, rules};
 use lock_core::{HoldState, Locker};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};

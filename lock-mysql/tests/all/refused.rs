@@ -1,7 +1,7 @@
 //! Statements that the server refuses: it certainly did not execute them.
 
 use lock_core::ErrorKind;
-use lock_core::backend::{DistributedLock, ReleaseOutcome, Wait};
+use lock_core::backend::{DistributedLock, ReleaseOutcome};
 use lock_mysql::RowLockBackend;
 
 use crate::support::*;
@@ -62,8 +62,8 @@ async fn an_acquire_that_is_refused_leaves_nothing_to_undo() {
     let connection = observer.holder("a").await;
     granted.release().await;
     permit(&fixture, &mut observer, "REVOKE").await;
-    for wait in [Wait::No, Wait::Forever] {
-        let (request, _control) = options("a", secs(60)).wait(wait).start();
+    for waits in [false, true] {
+        let (request, _control) = options("a", secs(60)).waits(waits).start();
         let error = backend.acquire(&request).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
         assert!(error.is_not_executed());
@@ -85,10 +85,10 @@ async fn a_request_that_found_no_server_was_not_executed() {
     grant(&backend, "b", secs(60)).await.release().await;
     fixture.server.kill().unwrap();
     soon("lost", granted.request.lease().ended()).await;
-    let (request, _control) = options("c", secs(60)).wait(Wait::No).start();
+    let (request, _control) = options("c", secs(60)).waits(false).start();
     // The first may go out over a connection that is only seen to be broken then.
     drop(backend.acquire(&request).await);
-    let (request, _control) = options("c", secs(60)).wait(Wait::No).start();
+    let (request, _control) = options("c", secs(60)).waits(false).start();
     let error = backend.acquire(&request).await.unwrap_err();
     assert!(error.is_not_executed(), "{error}");
     backend.abandon(&request).await.expect("nothing to undo");

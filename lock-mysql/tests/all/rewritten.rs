@@ -1,7 +1,7 @@
 //! Proxies that change what passes through them, and servers that a test cannot start.
 
 use lock_core::ErrorKind;
-use lock_core::backend::{DistributedLock, Wait};
+use lock_core::backend::DistributedLock;
 use lock_mysql::{MySqlConfig, RowLockBackend};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -91,7 +91,7 @@ async fn a_later_control_connection_to_another_server_is_refused() {
         observer.try_run(&format!("KILL CONNECTION {id}")).await;
     }
     proxy.lead_next_to(&elsewhere);
-    let (request, _control) = options("a", secs(10)).wait(Wait::No).start();
+    let (request, _control) = options("a", secs(10)).waits(false).start();
     let error = soon("refused", backend.acquire(&request)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
     assert!(error.to_string().contains("different servers"), "{error}");
@@ -111,7 +111,7 @@ async fn a_cluster_whose_nodes_all_take_writes_is_refused() {
         let config = behind(&fixture, asks, says).await;
         let backend = RowLockBackend::new(config.clone()).unwrap();
         let connecting = backend.connect().await.unwrap_err();
-        let (request, _control) = options("a", secs(10)).wait(Wait::No).start();
+        let (request, _control) = options("a", secs(10)).waits(false).start();
         let acquiring = backend.acquire(&request).await.unwrap_err();
         for error in [connecting, acquiring] {
             assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");

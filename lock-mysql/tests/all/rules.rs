@@ -1,7 +1,7 @@
 //! Triggers and constraints that somebody has added to the lock tables.
 
 use lock_core::ErrorKind;
-use lock_core::backend::{DistributedLock, ReleaseOutcome, Renewal, Wait};
+use lock_core::backend::{DistributedLock, ReleaseOutcome, Renewal};
 use lock_mysql::{LeaseTableBackend, Strategy};
 use testbed::Server;
 
@@ -46,7 +46,7 @@ async fn check(fixture: &Fixture, backend: &impl DistributedLock, table: &str) {
             assert_eq!(granted.release().await, ReleaseOutcome::Released);
         }
         observer.run(&trigger).await;
-        let (request, control) = options("a", secs(60)).wait(Wait::No).start();
+        let (request, control) = options("a", secs(60)).waits(false).start();
         let error = backend.acquire(&request).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
         assert!(error.is_not_executed(), "{error}");

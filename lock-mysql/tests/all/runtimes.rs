@@ -8,9 +8,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use lock_core::backend::{
-    AcquireRequest, Attempt, DistributedLock, Hold, ReleaseOptions, ReleaseOutcome, RequestControl, Wait,
-};
+use lock_core::backend::request::RequestControl;
+use lock_core::backend::{AcquireRequest, Attempt, DistributedLock, Hold, ReleaseOptions, ReleaseOutcome};
 use lock_mysql::RowLockBackend;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::coop;
@@ -297,7 +296,7 @@ async fn what_was_dropped_half_way_can_be_called_again() {
     let used = fixture.backend();
     for polls in 1..=12 {
         for backend in [fixture.backend(), used.clone()] {
-            let (request, _control) = options("a", secs(60)).wait(Wait::No).start();
+            let (request, _control) = options("a", secs(60)).waits(false).start();
             let attempt = match for_polls(polls, backend.acquire(&request)).await {
                 Some(attempt) => attempt,
                 None => backend.acquire(&request).await,

@@ -1,6 +1,6 @@
 //! The tables, made beforehand, and the user who needs no more than them.
 
-use lock_core::backend::{DistributedLock, Wait};
+use lock_core::backend::DistributedLock;
 use lock_core::{ErrorKind, FencingToken, HoldState, Locker};
 use lock_mysql::{MySqlConfig, RowLockBackend, Strategy, schema};
 use testbed::Server;
@@ -121,7 +121,7 @@ async fn a_lock_needs_no_more_than_select_insert_and_update(server: Server) {
 
     // Wait for a release.
     try_once(&second, "a").await.unwrap_err();
-    let waiting = tokio::spawn(async move { ask(&second, options("a", secs(10)).wait(Wait::Forever)).await });
+    let waiting = tokio::spawn(async move { ask(&second, options("a", secs(10))).await });
     until("waits", || async { fixture.observer().await.waiters().await > 0 }).await;
     held.release().await;
     let next = soon("granted", waiting).await.unwrap().unwrap();

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use lock_core::backend::request::{RequestControl, RequestOptions, Terms};
 use lock_core::backend::{
-    AcquireRequest, Attempt, Busy, DistributedLock, Hold, HolderId, ReleaseOptions, ReleaseOutcome, RequestControl,
-    RequestOptions, Terms, Wait,
+    AcquireRequest, Attempt, Busy, DistributedLock, Hold, HolderId, ReleaseOptions, ReleaseOutcome,
 };
 use lock_core::{ErrorKind, HoldState, LockName};
 use lock_mysql::{MySqlConfig, RowLockBackend};
@@ -301,13 +301,11 @@ pub(crate) async fn ask(backend: &impl DistributedLock, options: RequestOptions)
 
 /// A grant of a free name.
 pub(crate) async fn grant(backend: &impl DistributedLock, name: &str, ttl: Duration) -> Granted {
-    ask(backend, options(name, ttl).wait(Wait::No))
-        .await
-        .expect("it is free")
+    ask(backend, options(name, ttl).waits(false)).await.expect("it is free")
 }
 
 pub(crate) async fn try_once(backend: &impl DistributedLock, name: &str) -> Result<Granted, Busy> {
-    ask(backend, options(name, secs(10)).wait(Wait::No)).await
+    ask(backend, options(name, secs(10)).waits(false)).await
 }
 
 /// Looks again and again until it is so.

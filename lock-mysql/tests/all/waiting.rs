@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use lock_core::backend::{Attempt, DistributedLock, RequestOptions, Terms, Wait};
+use lock_core::backend::request::{RequestOptions, Terms};
+use lock_core::backend::{Attempt, DistributedLock};
 use lock_core::{ErrorKind, HoldState};
 use tokio::time::Instant;
 
@@ -68,7 +69,7 @@ async fn a_waiter_that_gives_up_leaves_no_statement_behind() {
     // A busy machine may take longer to connect than it is to wait.
     backend.connect().await.unwrap();
     let terms = Terms::new(secs(30)).time_left(secs(3));
-    let (request, _control) = RequestOptions::new(name("a"), terms).wait(Wait::Until).start();
+    let (request, _control) = RequestOptions::new(name("a"), terms).start();
     let started = Instant::now();
     let answer = soon("busy", backend.acquire(&request)).await.unwrap();
     assert!(started.elapsed() >= secs(3));
@@ -93,7 +94,7 @@ async fn waits_that_time_out_keep_their_connection() {
     let mut unconnected = 0;
     for round in 0..100 {
         let terms = Terms::new(secs(60)).time_left(Duration::from_millis(20));
-        let (request, _control) = RequestOptions::new(name("a"), terms).wait(Wait::Until).start();
+        let (request, _control) = RequestOptions::new(name("a"), terms).start();
         match soon("busy", backend.acquire(&request)).await {
             Ok(answer) => assert!(matches!(answer, Attempt::Busy(_)), "{answer:?}"),
             // The wait before had to be ended, and there was no time for another connection.
@@ -146,7 +147,7 @@ async fn renewals_do_not_wait_for_a_free_connection() {
     let config = fixture.config().with_max_connections(1);
     let backend = lock_mysql::RowLockBackend::new(config).unwrap();
     let granted = grant(&backend, "a", secs(10)).await;
-    let (request, _control) = options("b", secs(10)).wait(Wait::No).start();
+    let (request, _control) = options("b", secs(10)).waits(false).start();
     let error = backend.acquire(&request).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(

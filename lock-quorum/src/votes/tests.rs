@@ -1,6 +1,7 @@
 use std::time::Duration;
 
-use lock_core::backend::{RequestControl, RequestOptions, SentAt, Terms};
+use lock_core::backend::SentAt;
+use lock_core::backend::request::{RequestControl, RequestOptions, Terms};
 use lock_core::{LockName, LostCause};
 
 use super::*;

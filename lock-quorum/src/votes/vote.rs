@@ -4,7 +4,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 
 use futures_util::future::BoxFuture;
-use lock_core::backend::{AcquireRequest, Attempt, Hold, Lease, RequestControl};
+use lock_core::backend::request::RequestControl;
+use lock_core::backend::{AcquireRequest, Attempt, Hold, Lease};
 use lock_core::{Error, ErrorKind, FencingToken, HoldState, LostCause, Result};
 use tokio::runtime::{Handle, Id};
 use tokio::time::Instant;

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use lock_core::ErrorKind;
-use lock_core::backend::{Attempt, DistributedLock, RequestOptions, Terms, Wait};
+use lock_core::backend::request::{RequestOptions, Terms};
+use lock_core::backend::{Attempt, DistributedLock};
 use lock_core::{LockName, Locker};
 use lock_quorum::NodeErrors;
 use tokio::time::{Instant, sleep, timeout};
@@ -133,14 +134,14 @@ async fn a_late_answer_counts_only_for_its_own_vote_and_is_undone() {
 /// Dropped after so many polls, whatever it was about to do.
 #[tokio::test(start_paused = true)]
 async fn a_dropped_acquire_leaves_nothing() {
-    for wait in [Wait::No, Wait::Forever] {
+    for waits in [false, true] {
         for polls in 0..20 {
             let servers = Servers::new(3);
             let client = servers.client();
-            if wait == Wait::Forever {
+            if waits {
                 servers.servers[0].hold_elsewhere("a", Duration::from_secs(1)).unwrap();
             }
-            let options = RequestOptions::new(LockName::new("a").unwrap(), Terms::new(TTL)).wait(wait);
+            let options = RequestOptions::new(LockName::new("a").unwrap(), Terms::new(TTL)).waits(waits);
             let (request, _control) = options.start();
             {
                 let mut acquiring = Box::pin(client.backend.acquire(&request));

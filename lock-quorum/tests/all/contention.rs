@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use lock_core::backend::{Attempt, DistributedLock, RequestOptions, Terms, Wait};
+use lock_core::backend::request::{RequestOptions, Terms};
+use lock_core::backend::{Attempt, DistributedLock};
 use lock_core::{ErrorKind, LockName, Locker, MemoryBackend};
 use lock_quorum::{QuorumBackend, rules};
 use tokio::task::JoinHandle;
@@ -85,9 +86,7 @@ async fn a_waiter_that_has_the_anchor_is_told_that_the_name_is_taken() {
         servers.servers[node].hold_elsewhere("a", TTL).unwrap();
     }
     let terms = Terms::new(TTL).time_left(Duration::from_secs(2));
-    let (request, _control) = RequestOptions::new(LockName::new("a").unwrap(), terms)
-        .wait(Wait::Until)
-        .start();
+    let (request, _control) = RequestOptions::new(LockName::new("a").unwrap(), terms).start();
     let waiting = client.backend.acquire(&request);
     let attempt = timeout(Duration::from_secs(3), waiting).await.unwrap().unwrap();
     let Attempt::Busy(busy) = attempt else {

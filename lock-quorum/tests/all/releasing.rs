@@ -3,10 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::backend::{
-    AcquireRequest, Attempt, DistributedLock, Hold, ReleaseOptions, ReleaseOutcome, RequestControl, RequestOptions,
-    Terms, Wait,
-};
+use lock_core::backend::request::{RequestControl, RequestOptions, Terms};
+use lock_core::backend::{AcquireRequest, Attempt, DistributedLock, Hold, ReleaseOptions, ReleaseOutcome};
 use lock_core::{ErrorKind, LockName};
 use lock_quorum::rules;
 use tokio::runtime::{Builder, Runtime};
@@ -221,7 +219,7 @@ async fn an_abandon_finds_what_was_granted_after_a_collision() {
     for node in rules::order("a", 3).skip(1) {
         servers.servers[node].hold_elsewhere("a", 2 * TTL / 5).unwrap();
     }
-    let options = RequestOptions::new(LockName::new("a").unwrap(), Terms::new(TTL)).wait(Wait::Forever);
+    let options = RequestOptions::new(LockName::new("a").unwrap(), Terms::new(TTL));
     let (request, control) = options.start();
     let started = Instant::now();
     let granted = client.backend.acquire(&request).await.unwrap();

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use conformance_tests::{Link, Linked};
+use lock_core::backend::request::{RequestControl, RequestOptions, Terms};
 use lock_core::backend::{
     AcquireRequest, Armed, Attempt, Capabilities, DistributedLock, Hold, HolderId, LockStatus, LostCause,
-    ReleaseOptions, ReleaseOutcome, Renewal, RequestControl, RequestOptions, SentAt, Terms, Wait,
+    ReleaseOptions, ReleaseOutcome, Renewal, SentAt,
 };
 use lock_core::{FencingToken, HoldState, LockName, Locker, Result};
 use lock_quorum::QuorumBackend;
@@ -157,7 +158,7 @@ impl SessionNode {
         let ask = || {
             let mut options = RequestOptions::new(request.name().clone(), Terms::new(SESSION))
                 .mode(request.mode())
-                .wait(Wait::No);
+                .waits(false);
             if let Some(token) = request.token_at_least() {
                 options = options.token_at_least(token);
             }

@@ -4,9 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use lock_core::backend::{
-    AcquireRequest, Attempt, Capabilities, DistributedLock, LockStatus, RequestOptions, Terms, Wait,
-};
+use lock_core::backend::request::{RequestOptions, Terms};
+use lock_core::backend::{AcquireRequest, Attempt, Capabilities, DistributedLock, LockStatus};
 use lock_core::{Error, ErrorKind, LockName, Locker, MemoryBackend, Result};
 use lock_quorum::QuorumBackend;
 use tokio::time::{Instant, sleep};
@@ -56,13 +55,13 @@ async fn one_slow_node_delays_no_start_by_more_than_its_patience() {
 async fn what_no_node_was_sent_needs_no_abandon() {
     let nodes = [(); 3].map(|()| Arc::new(Unconnected(MemoryBackend::new())) as Arc<dyn DistributedLock>);
     let backend = QuorumBackend::new(nodes).unwrap();
-    for wait in [Wait::No, Wait::Until] {
+    for waits in [false, true] {
         let terms = Terms::new(TTL).time_left(Duration::from_secs(2));
         let (request, _control) = RequestOptions::new(LockName::new("a").unwrap(), terms)
-            .wait(wait)
+            .waits(waits)
             .start();
         let error = backend.acquire(&request).await.unwrap_err();
-        assert!(request.was_certainly_not_sent(&error), "{wait:?}: {error}");
+        assert!(request.was_certainly_not_sent(&error), "{waits}: {error}");
     }
 }
 

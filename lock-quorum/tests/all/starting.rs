@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use lock_core::backend::request::{RequestOptions, Terms};
 use lock_core::backend::{AcquireRequest, Attempt, Capabilities, DistributedLock, LockStatus, Mode, Permits};
-use lock_core::backend::{RequestOptions, Terms};
 use lock_core::{ErrorKind, LockName, Locker, MemoryBackend, Result};
 use lock_quorum::{QuorumBackend, QuorumConfig};
 use testbed::{Warnings, subscribe};

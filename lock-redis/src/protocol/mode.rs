@@ -47,7 +47,7 @@ mod tests {
     use std::time::Duration;
 
     use lock_core::LockName;
-    use lock_core::backend::{RequestOptions, Terms};
+    use lock_core::backend::request::{RequestOptions, Terms};
 
     use super::*;
 

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures_util::future::join_all;
 use lock_core::Locker;
-use lock_core::backend::{AcquireRequest, DistributedLock, Mode, RequestControl};
+use lock_core::backend::request::RequestControl;
+use lock_core::backend::{AcquireRequest, DistributedLock, Mode};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 

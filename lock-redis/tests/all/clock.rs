@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use lock_core::backend::{ReleaseOptions, ReleaseOutcome, Renewal, RequestOptions, Terms};
+use lock_core::backend::request::{RequestOptions, Terms};
+use lock_core::backend::{ReleaseOptions, ReleaseOutcome, Renewal};
 use tokio::time::Instant;
 
 use crate::support::waiter::{Hung, Waiter};

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
-use lock_core::backend::{Busy, DistributedLock, HolderStatus, LockStatus, Mode, Renewal, RequestOptions, Terms};
+use lock_core::backend::request::{RequestOptions, Terms};
+use lock_core::backend::{Busy, DistributedLock, HolderStatus, LockStatus, Mode, Renewal};
 use lock_core::{ErrorKind, Locker};
 use tokio::time::Instant;
 

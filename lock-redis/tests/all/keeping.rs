@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::backend::{DistributedLock, Hold, ReleaseOptions, ReleaseOutcome, Renewal, RequestOptions, Terms, Wait};
+use lock_core::backend::request::{RequestOptions, Terms};
+use lock_core::backend::{DistributedLock, Hold, ReleaseOptions, ReleaseOutcome, Renewal};
 use tokio::time::Instant;
 
 use crate::support::waiter::{Hung, Waiter};
@@ -143,7 +144,7 @@ async fn waiters_of_different_graces_do_not_keep_a_name_for_each_other() {
     let others = fixture.backend();
     let asking = tokio::spawn(async move {
         loop {
-            let (request, _control) = RequestOptions::new(name("a"), Terms::new(TTL)).wait(Wait::No).start();
+            let (request, _control) = RequestOptions::new(name("a"), Terms::new(TTL)).waits(false).start();
             others.acquire(&request).await.expect("an answer");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }

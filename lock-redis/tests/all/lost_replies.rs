@@ -1,6 +1,7 @@
 //! Requests whose reply is lost: a repetition makes up for it.
 
-use lock_core::backend::{DistributedLock, ReleaseOptions, ReleaseOutcome, Renewal, RequestOptions, Terms};
+use lock_core::backend::request::{RequestOptions, Terms};
+use lock_core::backend::{DistributedLock, ReleaseOptions, ReleaseOutcome, Renewal};
 use lock_core::{ErrorKind, Locker};
 
 use crate::support::waiter::Waiter;

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use lock_core::ErrorKind;
-use lock_core::backend::{DistributedLock, Mode, Permits, Renewal, RequestOptions, Terms, Wait};
+use lock_core::backend::request::{RequestOptions, Terms};
+use lock_core::backend::{DistributedLock, Mode, Permits, Renewal};
 
 use crate::support::waiter::Waiter;
 use crate::support::{
@@ -27,7 +28,7 @@ async fn readers_from_beginning_to_end() {
     let fixture = Fixture::new().await;
     let (one, other) = (fixture.backend(), fixture.backend());
     let terms = Terms::new(2 * TTL).label("the first");
-    let options = RequestOptions::new(name("a"), terms).mode(Mode::Shared).wait(Wait::No);
+    let options = RequestOptions::new(name("a"), terms).mode(Mode::Shared).waits(false);
     let first = granted(&one, &options.start().0).await;
     let second = granted(&other, &request_in(Mode::Upgradable, "a").0).await;
     assert!(second.token() > first.token());
@@ -232,7 +233,7 @@ async fn an_upgrade_whose_base_has_ended_is_lost() {
         "{error}"
     );
     assert_eq!(fixture.keys().await, [fixture.fence_key("a")], "it left something");
-    let (again, _control) = options_in(Mode::Exclusive, "a").replacing(&base).wait(Wait::No).start();
+    let (again, _control) = options_in(Mode::Exclusive, "a").replacing(&base).waits(false).start();
     assert_eq!(
         backend.acquire(&again).await.expect_err("nothing").kind(),
         ErrorKind::Lost
@@ -282,7 +283,7 @@ async fn a_dead_reader_keeps_a_writer_out_for_its_ttl_alone() {
     let ttl = 2 * SECOND;
     let options = RequestOptions::new(name("a"), Terms::new(ttl))
         .mode(Mode::Shared)
-        .wait(Wait::No);
+        .waits(false);
     let start = tokio::time::Instant::now();
     in_the_end_granted(&backend, &options.start().0).await;
     let long = granted(&backend, &request_in(Mode::Shared, "a").0).await;

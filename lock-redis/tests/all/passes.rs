@@ -1,6 +1,7 @@
 //! A hold passes on within a process without a request.
 
-use lock_core::backend::{Lease, RequestOptions, SentAt, Terms};
+use lock_core::backend::request::{RequestOptions, Terms};
+use lock_core::backend::{Lease, SentAt};
 use lock_core::{FencingToken, HoldState};
 
 use crate::support::*;

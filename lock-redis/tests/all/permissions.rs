@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use lock_core::backend::{
-    Attempt, DistributedLock, Hold, ListFrom, Mode, Permits, ReleaseOptions, RequestOptions, Terms,
-};
+use lock_core::backend::request::{RequestOptions, Terms};
+use lock_core::backend::{Attempt, DistributedLock, Hold, ListFrom, Mode, Permits, ReleaseOptions};
 use lock_core::{ErrorKind, Locker, Result};
 use lock_redis::{RedisBackend, RedisConfig};
 

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::backend::{Attempt, DistributedLock, Hold, Mode, Permits, Renewal, RequestOptions, Terms, Wait};
+use lock_core::backend::request::{RequestOptions, Terms};
+use lock_core::backend::{Attempt, DistributedLock, Hold, Mode, Permits, Renewal};
 use lock_core::{Error, ErrorKind, HoldState, Locker};
 use lock_redis::{Checks, Finding, RedisBackend};
 use testbed::Redis;
@@ -380,7 +381,7 @@ async fn a_request_that_reinstates_is_not_delayed() {
     let backend = delayed(&fixture, DELAY);
     backend.connect().await.expect("it is there");
     assert_delayed(&refused_for(&backend, "a").await);
-    let options = RequestOptions::new(crate::support::name("a"), Terms::new(TTL)).wait(Wait::No);
+    let options = RequestOptions::new(crate::support::name("a"), Terms::new(TTL)).waits(false);
     let (asked, _control) = options.reinstates().start();
     assert!(release(&granted(&backend, &asked).await).await);
 }

@@ -105,9 +105,7 @@ async fn an_upgradable_reader_keeps_its_place_until_its_lease_ends() {
     };
     assert!(matches!(revoke(Revoke::AtLeaseEnd).await, Revoked::Done { .. }));
     assert!(!release(&upgradable).await);
-    let (other, _control) = options_in(Mode::Upgradable, "a")
-        .wait(lock_core::backend::Wait::No)
-        .start();
+    let (other, _control) = options_in(Mode::Upgradable, "a").waits(false).start();
     busy(&backend, &other).await;
     assert!(matches!(revoke(Revoke::Now).await, Revoked::Done { .. }));
     let other = granted(&backend, &other).await;

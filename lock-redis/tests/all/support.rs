@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use lock_core::backend::request::{RequestControl, RequestOptions, Terms};
 use lock_core::backend::{
     AcquireRequest, Attempt, Busy, DistributedLock, Hold, HolderId, Mode, ReleaseOptions, ReleaseOutcome,
-    RequestControl, RequestOptions, Terms, Wait,
 };
 use lock_core::{Error, ErrorKind, FencingToken, LockName};
 use lock_redis::{RedisBackend, RedisConfig};
@@ -253,12 +253,12 @@ pub(crate) fn name(name: &str) -> LockName {
 
 /// A try, without a deadline.
 pub(crate) fn request(of: &str, ttl: Duration) -> (AcquireRequest, RequestControl) {
-    RequestOptions::new(name(of), Terms::new(ttl)).wait(Wait::No).start()
+    RequestOptions::new(name(of), Terms::new(ttl)).waits(false).start()
 }
 
 /// A try in this mode.
 pub(crate) fn request_in(mode: Mode, of: &str) -> (AcquireRequest, RequestControl) {
-    options_in(mode, of).wait(Wait::No).start()
+    options_in(mode, of).waits(false).start()
 }
 
 /// Of a request that waits.

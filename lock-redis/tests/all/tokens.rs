@@ -1,6 +1,7 @@
 //! Tokens only ever grow.
 
-use lock_core::backend::{DistributedLock, RequestOptions, Terms};
+use lock_core::backend::DistributedLock;
+use lock_core::backend::request::{RequestOptions, Terms};
 use lock_core::{ErrorKind, FencingToken};
 
 use crate::support::{

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use futures_util::future::OptionFuture;
-use lock_core::backend::{SentAt, Wait};
+use lock_core::backend::SentAt;
 use lock_core::{Error, ErrorKind};
 use tokio::time::Instant;
 use zookeeper_client::{CreateMode, Error as DriverError, Stat};
@@ -55,7 +55,7 @@ impl ClaimTask {
                     if kept == Kept::Changed {
                         continue;
                     }
-                    if self.claim.request.wait() == Wait::No {
+                    if !self.claim.request.waits() {
                         if !self.was_downgraded(watch).await? {
                             return Err(self.leave_busy(holder).await);
                         }

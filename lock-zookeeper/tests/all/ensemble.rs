@@ -3,10 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::backend::{
-    AcquireRequest, DistributedLock, Hold, Lease, ReleaseOptions, ReleaseOutcome, RequestControl, RequestOptions,
-    Terms, Wait,
-};
+use lock_core::backend::request::{RequestControl, RequestOptions, Terms};
+use lock_core::backend::{AcquireRequest, DistributedLock, Hold, Lease, ReleaseOptions, ReleaseOutcome};
 use lock_core::{ErrorKind, HoldState};
 use lock_zookeeper::{HeartbeatKind, ZooKeeperBackend, ZooKeeperConfig};
 use testbed::{Ensemble, Server, ZooKeeper};
@@ -264,7 +262,7 @@ async fn the_time_of_a_minimum_hold_is_not_judged_by_the_clocks_of_two_leaders()
     sleep(MINIMUM.saturating_sub(made.elapsed()) + TICK).await;
     let came = Instant::now();
     let next = RequestOptions::new(name("a"), Terms::new(2 * LONG));
-    let (trying, _trying) = next.clone().wait(Wait::No).start();
+    let (trying, _trying) = next.clone().waits(false).start();
     within(async {
         loop {
             match backend.acquire(&trying).await {

@@ -3,7 +3,8 @@
 use std::net::TcpListener;
 use std::time::Duration;
 
-use lock_core::backend::{DistributedLock, ReleaseOptions, ReleaseOutcome, RequestOptions, Terms, Wait};
+use lock_core::backend::request::{RequestOptions, Terms};
+use lock_core::backend::{DistributedLock, ReleaseOptions, ReleaseOutcome};
 use lock_core::{ErrorKind, Locker};
 use lock_zookeeper::{ZooKeeperBackend, ZooKeeperConfig};
 use testbed::{Redis, ZooKeeper};
@@ -253,15 +254,13 @@ async fn a_ttl_below_the_granted_session_timeout_is_refused_and_leaves_nothing()
     let (backend, client) = (short_lived(&server, "/test"), observer(&server).await);
     assert_eq!(backend.capabilities().shortest_ttl, SESSION);
     assert_eq!(backend.session_timeout(), None);
-    let (request, _control) = RequestOptions::new(name("a"), Terms::new(SESSION))
-        .wait(Wait::No)
-        .start();
+    let (request, _control) = RequestOptions::new(name("a"), Terms::new(SESSION)).waits(false).start();
     let error = within(backend.acquire(&request)).await.unwrap_err();
     assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Misconfigured, false));
     assert!(error.to_string().contains("minSessionTimeout"), "{error}");
     assert_eq!(client.list_children("/test").await.unwrap(), Vec::<String>::new());
     let (request, _control) = RequestOptions::new(name("a"), Terms::new(shortest))
-        .wait(Wait::No)
+        .waits(false)
         .start();
     granted(within(backend.acquire(&request)).await);
     assert_eq!(backend.session_timeout(), Some(shortest));
@@ -277,7 +276,7 @@ async fn a_ttl_below_the_granted_session_timeout_is_refused_and_leaves_nothing()
 async fn a_request_given_up_before_the_server_was_reached_ends_soon() {
     let backend = at(&nowhere(), GENEROUS);
     let terms = Terms::new(TTL).time_left(Duration::from_millis(200));
-    let (request, _control) = RequestOptions::new(name("a"), terms).wait(Wait::Until).start();
+    let (request, _control) = RequestOptions::new(name("a"), terms).start();
     let started = Instant::now();
     let error = backend.acquire(&request).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);

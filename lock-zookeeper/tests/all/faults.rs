@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
-use lock_core::backend::{DistributedLock, Lease, ReleaseOptions, ReleaseOutcome, RequestOptions, Terms};
+use lock_core::backend::request::{RequestOptions, Terms};
+use lock_core::backend::{DistributedLock, Lease, ReleaseOptions, ReleaseOutcome};
 use lock_core::{Ended, ErrorKind, HoldState, LostCause};
 use tokio::time::{Instant, sleep, sleep_until};
 

@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use lock_core::backend::{DistributedLock, ReleaseOptions, ReleaseOutcome, Renewal, RequestOptions, Terms};
+use lock_core::backend::request::{RequestOptions, Terms};
+use lock_core::backend::{DistributedLock, ReleaseOptions, ReleaseOutcome, Renewal};
 use lock_core::{Ended, ErrorKind, FencingToken, HoldState, LostCause};
 use tokio::time::{Instant, sleep};
 

@@ -3,7 +3,8 @@
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use lock_core::backend::{DistributedLock, ReleaseOptions, RequestOptions, Terms, Wait};
+use lock_core::backend::request::{RequestOptions, Terms};
+use lock_core::backend::{DistributedLock, ReleaseOptions};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout};
 use tokio::time::{Instant, timeout};
@@ -115,7 +116,7 @@ async fn both_wait_in_one_queue(kind: Kind) {
     assert!(second.is_silent().await, "two hold it");
     within(first.release(ReleaseOptions::default())).await.unwrap();
     assert_eq!(second.answer().await, "true");
-    let at_once = RequestOptions::new(name("a"), Terms::new(2 * LONG)).wait(Wait::No);
+    let at_once = RequestOptions::new(name("a"), Terms::new(2 * LONG)).waits(false);
     let (other, _control) = at_once.start();
     busy(within(one.acquire(&other)).await);
     assert!(timeout(SHORT, &mut third).await.is_err(), "two hold it");

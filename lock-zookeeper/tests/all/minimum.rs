@@ -7,9 +7,8 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use lock_core::backend::{
-    AcquireRequest, DistributedLock, Hold, ReleaseOptions, ReleaseOutcome, RequestControl, RequestOptions, Terms,
-};
+use lock_core::backend::request::{RequestControl, RequestOptions, Terms};
+use lock_core::backend::{AcquireRequest, DistributedLock, Hold, ReleaseOptions, ReleaseOutcome};
 use tokio::task::yield_now;
 use tokio::time::Instant;
 use zookeeper_client::{Acls, CreateMode};

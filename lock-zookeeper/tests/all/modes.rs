@@ -4,10 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lock_core::ErrorKind;
-use lock_core::backend::{
-    AcquireRequest, DistributedLock, Hold, Lease, Mode, Permits, ReleaseOptions, Renewal, RequestControl,
-    RequestOptions, Terms, Wait,
-};
+use lock_core::backend::request::{RequestControl, RequestOptions, Terms};
+use lock_core::backend::{AcquireRequest, DistributedLock, Hold, Lease, Mode, Permits, ReleaseOptions, Renewal};
 use lock_zookeeper::ZooKeeperBackend;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
@@ -25,7 +23,7 @@ fn request(mode: Mode) -> (AcquireRequest, RequestControl) {
 }
 
 fn try_request(mode: Mode) -> (AcquireRequest, RequestControl) {
-    options("a").mode(mode).wait(Wait::No).start()
+    options("a").mode(mode).waits(false).start()
 }
 
 async fn hold_in(backend: &ZooKeeperBackend, mode: Mode) -> (Arc<dyn Hold>, RequestControl) {

@@ -4,9 +4,8 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::backend::{
-    AcquireRequest, Attempt, DistributedLock, Hold, ReleaseOptions, RequestControl, RequestOptions, Terms, Wait,
-};
+use lock_core::backend::request::{RequestControl, RequestOptions, Terms};
+use lock_core::backend::{AcquireRequest, Attempt, DistributedLock, Hold, ReleaseOptions};
 use lock_core::{ErrorKind, Guard, Locker, Result};
 use lock_zookeeper::{ConnectionState, ZooKeeperBackend};
 use tokio::task::JoinHandle;
@@ -26,9 +25,9 @@ fn backend_at(address: &str, root: &str) -> ZooKeeperBackend {
     )
 }
 
-fn long(lock: &str, wait: Wait) -> (AcquireRequest, RequestControl) {
+fn long(lock: &str, waits: bool) -> (AcquireRequest, RequestControl) {
     RequestOptions::new(name(lock), Terms::new(2 * LONG).label("holder"))
-        .wait(wait)
+        .waits(waits)
         .start()
 }
 
@@ -51,11 +50,11 @@ async fn shared_address() -> &'static str {
 async fn a_try_at_a_server_that_died_is_unavailable_with_the_cause() {
     let server = own_server().await;
     let backend = backend_at(server.address(), "/test");
-    let (first, _control) = long("a", Wait::Forever);
+    let (first, _control) = long("a", true);
     let _hold = acquire(&backend, &first).await;
     server.kill().unwrap();
     is_refused(async || {
-        let (request, _control) = long("b", Wait::No);
+        let (request, _control) = long("b", false);
         backend.acquire(&request).await
     })
     .await;
@@ -70,7 +69,7 @@ async fn what_was_never_sent_was_not_executed() {
     let line = Line::to(shared_address().await);
     line.cut();
     let backend = backend_at(&line.address, &fresh_root());
-    let (request, _control) = long("a", Wait::No);
+    let (request, _control) = long("a", false);
     let error = within(backend.acquire(&request)).await.unwrap_err();
     assert_eq!((error.kind(), error.is_not_executed()), (ErrorKind::Unavailable, true));
     line.heal();
@@ -105,7 +104,7 @@ struct Taken {
 impl Taken {
     async fn new() -> Self {
         let (root, address) = (fresh_root(), shared_address().await);
-        let (request, control) = long("a", Wait::Forever);
+        let (request, control) = long("a", true);
         let hold = granted(within(patient(address, &root).acquire(&request)).await);
         let line = Line::to(address);
         let locks = Locker::new(backend_at(&line.address, &root)).with_ttl(2 * LONG);
@@ -188,12 +187,12 @@ async fn a_waiter_learns_that_the_server_is_silent() {
 async fn who_gives_up_in_an_outage_is_not_told_that_the_lock_is_taken() {
     let (root, line) = (fresh_root(), Line::to(shared_address().await));
     let holder = patient(shared_address().await, &root);
-    let (first, _control) = long("a", Wait::Forever);
+    let (first, _control) = long("a", true);
     let _hold = granted(within(holder.acquire(&first)).await);
     let backend = backend_at(&line.address, &root);
     let mut watch = backend.watch_state();
     let terms = Terms::new(2 * LONG).time_left(10 * LONG);
-    let (request, control) = RequestOptions::new(name("a"), terms).wait(Wait::Until).start();
+    let (request, control) = RequestOptions::new(name("a"), terms).start();
     let waiting = tokio::spawn({
         let (backend, request) = (backend.clone(), request.clone());
         async move {
@@ -226,11 +225,11 @@ async fn who_gives_up_in_an_outage_is_not_told_that_the_lock_is_taken() {
 async fn a_client_is_served_soon_after_a_long_outage() {
     let (root, line) = (fresh_root(), Line::to(shared_address().await));
     let (stranger, backend) = (patient(shared_address().await, &root), backend_at(&line.address, &root));
-    let (first, _control) = long("a", Wait::Forever);
+    let (first, _control) = long("a", true);
     let _hold = acquire(&backend, &first).await;
-    let (second, _control) = long("b", Wait::Forever);
+    let (second, _control) = long("b", true);
     let taken = granted(within(stranger.acquire(&second)).await);
-    let (third, _control) = long("b", Wait::Forever);
+    let (third, _control) = long("b", true);
     let waiting = tokio::spawn({
         let (backend, third) = (backend.clone(), third.clone());
         async move { acquire(&backend, &third).await }
@@ -243,7 +242,7 @@ async fn a_client_is_served_soon_after_a_long_outage() {
         // So long that the driver would try again after more than the connect timeout.
         sleep(Duration::from_millis(7500)).await;
         line.heal();
-        let (other, _control) = long("c", Wait::No);
+        let (other, _control) = long("c", false);
         match within(backend.acquire(&other)).await {
             Err(error) if error.is_retryable() => {
                 println!("{error:?}");
@@ -271,7 +270,7 @@ async fn requests_shorten_the_rest_between_attempts_but_not_below_50_ms() {
     // Each attempt connects once, and twice more to find out why it failed: the server might speak TLS.
     let attempts = || line.dials().len() / 3;
     // One that waits.
-    let (request, _control) = long("a", Wait::Forever);
+    let (request, _control) = long("a", true);
     at_last("one that waits is no reason to try again", async || {
         let before = attempts();
         let _ = timeout(3 * LIMIT, async { while backend.acquire(&request).await.is_err() {} }).await;
@@ -286,7 +285,7 @@ async fn requests_shorten_the_rest_between_attempts_but_not_below_50_ms() {
             let backend = backend.clone();
             tokio::spawn(async move {
                 loop {
-                    let (request, _control) = long(&format!("b{number}"), Wait::No);
+                    let (request, _control) = long(&format!("b{number}"), false);
                     let _ = timeout(Duration::from_millis(5), backend.acquire(&request)).await;
                 }
             })
@@ -309,7 +308,7 @@ async fn a_session_whose_connections_end_at_once_is_not_dialed_without_a_rest() 
     const TIME: Duration = Duration::from_secs(2);
     let line = Line::to(shared_address().await);
     let backend = backend_at(&line.address, &fresh_root());
-    let (request, _control) = long("a", Wait::Forever);
+    let (request, _control) = long("a", true);
     let _hold = acquire(&backend, &request).await;
     let (started, before) = (Instant::now(), line.dials().len());
     while started.elapsed() < TIME {

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use lock_core::ErrorKind;
-use lock_core::backend::{DistributedLock, ReleaseOptions, RequestOptions, Terms, Wait};
+use lock_core::backend::request::{RequestOptions, Terms};
+use lock_core::backend::{DistributedLock, ReleaseOptions};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::sleep;
@@ -232,7 +233,7 @@ async fn a_waiter_behind_others_names_the_holder_of_its_last_moment() {
     });
     queue(3).await;
     let terms = Terms::new(TTL).time_left(Duration::from_secs(7));
-    let (request, _control) = RequestOptions::new(name("a"), terms).wait(Wait::Until).start();
+    let (request, _control) = RequestOptions::new(name("a"), terms).start();
     let last = tokio::spawn({
         let (one, request) = (one.clone(), request.clone());
         async move { one.acquire(&request).await }

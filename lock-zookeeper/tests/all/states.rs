@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use lock_core::backend::{DistributedLock, RequestOptions, Terms};
+use lock_core::backend::DistributedLock;
+use lock_core::backend::request::{RequestOptions, Terms};
 use lock_core::{ErrorKind, Locker};
 use lock_zookeeper::ConnectionState;
 use testbed::ZooKeeper;

@@ -5,9 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use lock_core::backend::{
-    AcquireRequest, Attempt, Busy, DistributedLock, Hold, Lease, RequestControl, RequestOptions, Terms, Wait,
-};
+use lock_core::backend::request::{RequestControl, RequestOptions, Terms};
+use lock_core::backend::{AcquireRequest, Attempt, Busy, DistributedLock, Hold, Lease};
 use lock_core::{HoldState, LockName, Result};
 use lock_zookeeper::{ZooKeeperBackend, ZooKeeperConfig};
 use testbed::{Server, ZooKeeper};
@@ -126,7 +125,7 @@ pub(crate) fn long(lock: &str) -> (AcquireRequest, RequestControl) {
 }
 
 pub(crate) fn trying(lock: &str) -> (AcquireRequest, RequestControl) {
-    options(lock).wait(Wait::No).start()
+    options(lock).waits(false).start()
 }
 
 pub(crate) fn granted(attempt: Result<Attempt>) -> Arc<dyn Hold> {

@@ -2,7 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 
-use lock_core::backend::{AcquireRequest, DistributedLock, Hold, ReleaseOptions, RequestControl};
+use lock_core::backend::request::RequestControl;
+use lock_core::backend::{AcquireRequest, DistributedLock, Hold, ReleaseOptions};
 use lock_core::{ErrorKind, FencingToken};
 use lock_zookeeper::ZooKeeperBackend;
 use tokio::task::JoinSet;

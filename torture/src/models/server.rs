@@ -8,6 +8,7 @@ use lock_core::backend::rules::{self, Moment};
 use super::id::{Id, Ids};
 use super::mutant::Mutant;
 use super::request::{Reply, Request, Wake};
+use super::server_rules::{may_take, repaired, who_is_next};
 
 /// What the server keeps.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -130,7 +131,7 @@ impl<T: Moment> ServerModel<T> {
             }
             hold.repair(now, ttl, set);
             let is_reserved = hold.kept.is_some_and(|kept| rules::has_expired(kept, now));
-            if !(hold.is_offered_to(id) || is_reserved && rules::may_take(&id, next.as_ref())) {
+            if !(hold.is_offered_to(id) || is_reserved && may_take(&id, next.as_ref())) {
                 if waits {
                     hold.reserve(now, set);
                     self.wait(id, now, set);
@@ -175,7 +176,7 @@ impl<T: Moment> ServerModel<T> {
         }
         // From before the clock was set back.
         for entry in &mut self.queue {
-            entry.expires = rules::repaired(entry.expires, now, set.longest_entry_ttl);
+            entry.expires = repaired(entry.expires, now, set.longest_entry_ttl);
         }
         if set.mutant == Some(Mutant::RefreshKeepsAll) {
             self.queue.iter_mut().for_each(|entry| entry.expires = expires);
@@ -289,7 +290,7 @@ impl<T: Moment> ServerModel<T> {
     fn next(&self, now: T, apart_from: Option<Id>) -> Option<Id> {
         let may_be = |id: Id| Some(id) != apart_from && !self.unreachable.contains_any_of(id.client());
         let others = self.queue.iter().filter(|entry| may_be(entry.holder));
-        rules::who_is_next(others.map(|entry| (entry.holder, Some(entry.expires))), now)
+        who_is_next(others.map(|entry| (entry.holder, Some(entry.expires))), now)
     }
 }
 
@@ -328,12 +329,12 @@ impl<T: Moment> Hold<T> {
         match &mut self.kept {
             Some(_) if set.mutant == Some(Mutant::KeptNotRepaired) => {}
             Some(kept) => {
-                let repaired = rules::repaired(*kept, now, term);
-                if repaired < *kept {
-                    (*kept, self.expires) = (repaired, repaired);
+                let sooner = repaired(*kept, now, term);
+                if sooner < *kept {
+                    (*kept, self.expires) = (sooner, sooner);
                 }
             }
-            None => self.expires = rules::repaired(self.expires, now, term),
+            None => self.expires = repaired(self.expires, now, term),
         }
     }
 

@@ -6,9 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use lock_core::backend::request::{RequestControl, RequestOptions, Terms};
 use lock_core::backend::{
     AcquireRequest, Attempt, Capabilities, DistributedLock, Hold, HolderId, Lease, LockStatus, Mode, ReleaseOptions,
-    ReleaseOutcome, Renewal, RequestControl, RequestOptions, SentAt, Terms,
+    ReleaseOutcome, Renewal, SentAt,
 };
 use lock_core::{Error, ErrorKind, FencingToken, LockName, Result};
 use lock_redis::redis::{self, Cmd, FromRedisValue};
@@ -139,7 +140,7 @@ impl MutantBackend {
         let mut others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
         let (other, _) = others.entry(request.holder()).or_insert_with(|| {
             let options = RequestOptions::new(request.name().clone(), Terms::new(request.ttl()));
-            options.wait(request.wait()).fixed(true).start()
+            options.waits(request.waits()).fixed(true).start()
         });
         Some(other.clone())
     }

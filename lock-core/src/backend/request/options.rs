@@ -2,20 +2,20 @@
 
 use super::super::holder::HolderId;
 use super::super::{Lease, Mode};
-use super::{AcquireRequest, RequestControl, Shared, State, Terms, Wait};
+use super::{AcquireRequest, RequestControl, Shared, State, Terms};
 use crate::name::LockName;
 use crate::sync::time::Instant;
 use crate::sync::{Arc, AtomicBool, Mutex, Notify};
 use crate::token::FencingToken;
 
-/// Builds an [`AcquireRequest`]. Defaults to a renewed hold in [`Mode::Exclusive`], and to waiting without a limit.
+/// Builds an [`AcquireRequest`]. Defaults to a renewed hold in [`Mode::Exclusive`], and to waiting.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RequestOptions {
     name: LockName,
     terms: Terms,
     mode: Mode,
-    wait: Wait,
+    waits: bool,
     fixed: bool,
     token_floor: Option<FencingToken>,
     token_at_least: Option<FencingToken>,
@@ -32,7 +32,7 @@ impl RequestOptions {
             name,
             terms,
             mode: Mode::default(),
-            wait: Wait::default(),
+            waits: true,
             fixed: false,
             token_floor: None,
             token_at_least: None,
@@ -59,10 +59,10 @@ impl RequestOptions {
         self
     }
 
-    /// Sets how long it waits. [`Wait::Until`] goes with [`Terms::time_left`].
+    /// Sets whether it waits for a name that is taken. Defaults to `true`, up to [`Terms::time_left`] if that is set.
     #[must_use]
-    pub fn wait(mut self, wait: Wait) -> Self {
-        self.wait = wait;
+    pub fn waits(mut self, waits: bool) -> Self {
+        self.waits = waits;
         self
     }
 
@@ -123,7 +123,7 @@ impl RequestOptions {
             holder: HolderId::random(),
             replaces: self.replaces.as_ref().map(AcquireRequest::holder),
             fixed: self.fixed,
-            wait: self.wait,
+            waits: self.waits,
             token_floor: self.token_floor,
             token_at_least: self.token_at_least,
             reinstates: self.reinstates,

@@ -5,19 +5,6 @@ use std::time::Duration;
 use crate::sync::Arc;
 use crate::sync::time::Instant;
 
-/// How long an acquire waits when the lock is taken.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Wait {
-    /// Not at all: the answer is [`Busy`](crate::backend::Busy), and no queue entry is left at the server.
-    No,
-    /// Until [`AcquireRequest::time_left`](crate::backend::AcquireRequest::time_left) is zero.
-    Until,
-    /// Without a limit.
-    #[default]
-    Forever,
-}
-
 /// The part of a request that may change while it waits.
 #[derive(Clone, Debug)]
 #[non_exhaustive]

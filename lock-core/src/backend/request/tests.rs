@@ -7,9 +7,7 @@ fn options(terms: Terms) -> RequestOptions {
 #[tokio::test(start_paused = true)]
 async fn gives_up_at_the_deadline_as_it_stands() {
     let ttl = Duration::from_secs(10);
-    let (request, control) = options(Terms::new(ttl).time_left(Duration::from_secs(1)))
-        .wait(Wait::Until)
-        .start();
+    let (request, control) = options(Terms::new(ttl).time_left(Duration::from_secs(1))).start();
     let started = Instant::now();
     let waiting = tokio::spawn({
         let request = request.clone();

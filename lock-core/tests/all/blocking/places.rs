@@ -24,7 +24,7 @@ fn use_it(locks: &Locker, elsewhere: &Locker) -> Result<(), Error> {
     drop(guard);
     // Waits for the release.
     elsewhere.lock("a").with_within(PATIENCE, |held| held.check())??;
-    assert!(!lock.status()?.is_held());
+    assert!(!locks.status("a")?.is_held());
     Ok(())
 }
 

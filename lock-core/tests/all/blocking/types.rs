@@ -61,7 +61,7 @@ fn readers_enter_together_and_a_writer_goes_on_as_a_reader() {
     let (catalog, beside) = (locks.rw_lock("a"), elsewhere.rw_lock("a"));
     let readers = [catalog.read().acquire().unwrap(), beside.read().acquire().unwrap()];
     assert!(catalog.write().try_acquire().unwrap().is_none());
-    assert_eq!(catalog.status().unwrap().holders.len(), 2);
+    assert_eq!(locks.status("a").unwrap().holders.len(), 2);
     for reader in readers {
         reader.release().unwrap();
     }
@@ -98,17 +98,18 @@ fn a_reader_becomes_the_writer_when_the_others_have_left() {
 fn a_semaphore_admits_as_many_as_it_has_permits() {
     let (locks, elsewhere) = two();
     let (api, beside) = (locks.semaphore("a", 3), elsewhere.semaphore("a", 3));
-    let two = api.acquire(2).unwrap();
+    let two = api.permits(2).acquire().unwrap();
     let one = beside.permits(1).acquire().unwrap();
-    assert!(api.try_acquire(1).unwrap().is_none());
+    assert!(api.permits(1).try_acquire().unwrap().is_none());
     assert!(
-        api.acquire_within(1, Duration::from_millis(10))
+        api.permits(1)
+            .acquire_within(Duration::from_millis(10))
             .unwrap_err()
             .is_timed_out()
     );
-    assert_eq!(api.status().unwrap().holders.len(), 2);
+    assert_eq!(locks.status("a").unwrap().holders.len(), 2);
     two.release().unwrap();
-    assert!(api.try_acquire(2).unwrap().is_some());
+    assert!(api.permits(2).try_acquire().unwrap().is_some());
     one.release().unwrap();
 }
 

@@ -84,8 +84,8 @@ pub(crate) async fn a_life_of_trouble(called: Called) {
     guard.upgrade().await.unwrap();
     guard.downgrade().await.unwrap();
     guard.release().await.unwrap();
-    let few = locks.semaphore(called("s"), 2).acquire(1).await.unwrap();
-    let many = locks.semaphore(called("s"), 3).acquire(1).await.unwrap();
+    let few = locks.semaphore(called("s"), 2).permits(1).acquire().await.unwrap();
+    let many = locks.semaphore(called("s"), 3).permits(1).acquire().await.unwrap();
     few.release().await.unwrap();
     many.release().await.unwrap();
     elections(&server, &locks, called).await;

@@ -46,7 +46,7 @@ async fn take_turn(locks: Locker, wanted: Wanted, order: Arc<Mutex<Vec<Wanted>>>
             note().await;
         }
         Wanted::Permit => {
-            let _guard = locks.semaphore("a", 2).acquire(1).await.unwrap();
+            let _guard = locks.semaphore("a", 2).permits(1).acquire().await.unwrap();
             note().await;
         }
     }

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use lock_core::backend::request::{RequestOptions, Terms};
 use lock_core::backend::{
     AcquireRequest, Attempt, Capabilities, DistributedLock, Hold, Lease, LockStatus, ReleaseOptions, ReleaseOutcome,
-    Renewal, RequestOptions, SentAt, Terms,
+    Renewal, SentAt,
 };
 use lock_core::{Error, FencingToken, HoldState, LockName, Locker, MemoryBackend, Result};
 use tokio::time::{Instant, sleep, sleep_until, timeout};

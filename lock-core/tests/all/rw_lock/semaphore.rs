@@ -13,20 +13,21 @@ use crate::scripted::Scripted;
 async fn a_semaphore_limits() {
     let all = processes();
     let api = all.locks.semaphore("a", 3);
-    let two = api.acquire(2).await.unwrap();
+    let two = api.permits(2).acquire().await.unwrap();
     assert_eq!(two.mode(), Mode::Permits(Permits::new(2, 3).unwrap()));
     let elsewhere = || Locker::new(all.backend.server().clone()).semaphore("a", 3);
-    assert!(elsewhere().try_acquire(2).await.unwrap().is_none());
-    let one = elsewhere().try_acquire(1).await.unwrap().unwrap();
+    assert!(elsewhere().permits(2).try_acquire().await.unwrap().is_none());
+    let one = elsewhere().permits(1).try_acquire().await.unwrap().unwrap();
     let error = elsewhere()
-        .acquire_within(1, Duration::from_millis(10))
+        .permits(1)
+        .acquire_within(Duration::from_millis(10))
         .await
         .unwrap_err();
     assert!(error.is_timed_out());
-    let status = api.status().await.unwrap();
+    let status = all.locks.status("a").await.unwrap();
     assert_eq!(status.holders.len(), 2);
     let api = elsewhere();
-    let waiting = tokio::spawn(async move { api.acquire(2).await });
+    let waiting = tokio::spawn(async move { api.permits(2).acquire().await });
     settle().await;
     two.release().await.unwrap();
     let two = waiting.await.unwrap().unwrap();
@@ -38,17 +39,23 @@ async fn more_than_the_limit_is_misconfigured() {
     let all = processes();
     let api = all.locks.semaphore("a", 3);
     for take in [0, 4] {
-        assert_eq!(api.acquire(take).await.unwrap_err().kind(), ErrorKind::Misconfigured);
         assert_eq!(
-            api.try_acquire(take).await.unwrap_err().kind(),
+            api.permits(take).acquire().await.unwrap_err().kind(),
+            ErrorKind::Misconfigured
+        );
+        assert_eq!(
+            api.permits(take).try_acquire().await.unwrap_err().kind(),
             ErrorKind::Misconfigured
         );
     }
     let none = all.locks.semaphore("a", 0);
-    assert_eq!(none.acquire(1).await.unwrap_err().kind(), ErrorKind::Misconfigured);
+    assert_eq!(
+        none.permits(1).acquire().await.unwrap_err().kind(),
+        ErrorKind::Misconfigured
+    );
     let few = Locker::new(Scripted::new(Capabilities::default().permits(2), 0));
     assert_eq!(
-        few.semaphore("a", 3).acquire(1).await.unwrap_err().kind(),
+        few.semaphore("a", 3).permits(1).acquire().await.unwrap_err().kind(),
         ErrorKind::Unsupported
     );
     assert_eq!(all.backend.sent(), []);

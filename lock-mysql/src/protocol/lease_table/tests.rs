@@ -1,4 +1,4 @@
-use lock_core::backend::{RequestOptions, Terms};
+use lock_core::backend::request::{RequestOptions, Terms};
 
 use super::*;
 use crate::protocol::StatementResult;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lock_core::backend::Mode::{Exclusive, Shared};
-use lock_core::backend::{Attempt, DistributedLock, Mode, ReleaseOutcome, Renewal, Wait};
+use lock_core::backend::{Attempt, DistributedLock, Mode, ReleaseOutcome, Renewal};
 use lock_mysql::{LeaseTableBackend, MySqlConfig};
 use tokio::time::sleep;
 
@@ -182,7 +182,7 @@ async fn a_deadlock_with_a_stranger_leaves_nothing_and_is_tried_again() {
                  (SELECT 1 UNION ALL SELECT n+1 FROM n WHERE n<500) SELECT CONCAT('foreign ',n) FROM n"
             ))
             .await;
-        let (request, control) = options("a", secs(60)).mode(Shared).wait(Wait::No).start();
+        let (request, control) = options("a", secs(60)).mode(Shared).waits(false).start();
         let asking = tokio::spawn({
             let (backend, request) = (backend.clone(), request.clone());
             async move { backend.acquire(&request).await }

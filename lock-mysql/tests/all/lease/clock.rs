@@ -43,7 +43,7 @@ async fn a_clock_set_back_lengthens_no_hold_and_whoever_asks_shortens_none() {
         "the server runs on the clock"
     );
     // An asker whose own ttl is short.
-    let (request, _control) = options("a", secs(1)).wait(lock_core::backend::Wait::No).start();
+    let (request, _control) = options("a", secs(1)).waits(false).start();
     let busy = lock_core::backend::DistributedLock::acquire(&second, &request)
         .await
         .unwrap();

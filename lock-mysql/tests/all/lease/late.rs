@@ -1,7 +1,8 @@
 //! Statements that the server executes after their caller has stopped to wait.
 
 use lock_core::Result;
-use lock_core::backend::{AcquireRequest, Attempt, DistributedLock, ReleaseOptions, ReleaseOutcome, RequestControl};
+use lock_core::backend::request::RequestControl;
+use lock_core::backend::{AcquireRequest, Attempt, DistributedLock, ReleaseOptions, ReleaseOutcome};
 use lock_mysql::LeaseTableBackend;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;

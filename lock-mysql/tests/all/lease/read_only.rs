@@ -1,7 +1,7 @@
 //! A server that takes no writes for a while.
 
 use lock_core::ErrorKind;
-use lock_core::backend::{DistributedLock, ReleaseOptions, ReleaseOutcome, Renewal, Wait};
+use lock_core::backend::{DistributedLock, ReleaseOptions, ReleaseOutcome, Renewal};
 use lock_mysql::{LeaseTableBackend, MySqlConfig, Strategy};
 
 use super::support::*;
@@ -24,7 +24,7 @@ async fn a_read_only_server_refuses_what_writes_and_loses_no_hold() {
     let plain = LeaseTableBackend::new(config.with_table(&fixture.table)).unwrap();
     let held = grant(&plain, "a", secs(60)).await;
     observer.run("SET GLOBAL read_only=1").await;
-    let (request, _control) = options("b", secs(60)).wait(Wait::No).start();
+    let (request, _control) = options("b", secs(60)).waits(false).start();
     let renewing = soon("refused", held.hold.renew(secs(60))).await.unwrap_err();
     let acquiring = soon("refused", plain.acquire(&request)).await.unwrap_err();
     let releasing = soon("refused", held.hold.release(ReleaseOptions::default())).await;

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use lock_core::ErrorKind;
-use lock_core::backend::{DistributedLock, Mode, ReleaseOutcome, Renewal, RequestOptions, Terms, Wait};
+use lock_core::backend::request::{RequestOptions, Terms};
+use lock_core::backend::{DistributedLock, Mode, ReleaseOutcome, Renewal};
 use lock_mysql::{Checks, LeaseTableBackend};
 use tokio::task::JoinSet;
 
@@ -19,7 +20,7 @@ async fn a_server_whose_clock_stands_still_within_a_statement_is_refused() {
     let error = backend(&fixture).connect().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Misconfigured);
     assert!(error.to_string().contains("sysdate-is-now"), "{error}");
-    let (request, _control) = options("a", secs(10)).wait(Wait::No).start();
+    let (request, _control) = options("a", secs(10)).waits(false).start();
     let error = backend(&fixture).acquire(&request).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Misconfigured);
 }

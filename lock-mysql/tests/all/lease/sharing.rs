@@ -1,7 +1,7 @@
 //! Readers and permits, and what the tables say of them.
 
 use lock_core::backend::Mode::{Exclusive, Shared};
-use lock_core::backend::{DistributedLock, Mode, Permits, ReleaseOutcome, Renewal, Wait};
+use lock_core::backend::{DistributedLock, Mode, Permits, ReleaseOutcome, Renewal};
 use lock_mysql::LeaseTableBackend;
 use tokio::task::JoinSet;
 
@@ -13,9 +13,7 @@ pub(super) fn permits(take: u32, of: u32) -> Mode {
 }
 
 pub(super) async fn try_in(backend: &LeaseTableBackend, name: &str, mode: Mode) -> Option<Granted> {
-    ask(backend, options(name, secs(60)).mode(mode).wait(Wait::No))
-        .await
-        .ok()
+    ask(backend, options(name, secs(60)).mode(mode).waits(false)).await.ok()
 }
 
 pub(super) async fn grant_in(backend: &LeaseTableBackend, name: &str, mode: Mode) -> Granted {

@@ -1,7 +1,8 @@
 //! Marks of those who wait while others share the name, or to share it.
 
 use lock_core::backend::Mode::{Exclusive, Shared};
-use lock_core::backend::{AcquireRequest, Attempt, DistributedLock, Mode, Renewal, RequestControl};
+use lock_core::backend::request::RequestControl;
+use lock_core::backend::{AcquireRequest, Attempt, DistributedLock, Mode, Renewal};
 use lock_mysql::LeaseTableBackend;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};

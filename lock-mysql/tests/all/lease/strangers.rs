@@ -1,6 +1,6 @@
 //! A row that a stranger keeps locked.
 
-use lock_core::backend::{DistributedLock, Mode, ReleaseOptions, ReleaseOutcome, Renewal, Wait};
+use lock_core::backend::{DistributedLock, Mode, ReleaseOptions, ReleaseOutcome, Renewal};
 use std::sync::Arc;
 
 use lock_core::ErrorKind;
@@ -19,7 +19,7 @@ async fn acquires_of_a_row_that_a_stranger_locks_wait_for_it_only_once() {
     grant(&backend, "a", secs(60)).await.release().await;
     let table = &fixture.table;
     let refused = async |mode: Mode| {
-        let (request, control) = options("a", secs(60)).wait(Wait::No).mode(mode).start();
+        let (request, control) = options("a", secs(60)).waits(false).mode(mode).start();
         let error = soon("refused", backend.acquire(&request)).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
         assert!(error.is_not_executed() && error.is_retryable(), "{error}");

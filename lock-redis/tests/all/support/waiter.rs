@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::backend::{AcquireRequest, Attempt, DistributedLock, Hold, RequestControl, RequestOptions, Terms};
+use lock_core::backend::request::{RequestControl, RequestOptions, Terms};
+use lock_core::backend::{AcquireRequest, Attempt, DistributedLock, Hold};
 use lock_redis::{RedisBackend, RedisConfig};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};

@@ -6,6 +6,7 @@ use super::message::{Kind, Reply, Request};
 use super::{ENTRY_TTL, GRACE, TTL};
 use crate::models::id::{Id, Ids};
 use crate::models::mutant::Mutant;
+use crate::models::server_rules::who_is_next;
 use crate::models::time::{Time, units};
 
 /// The name at the server.
@@ -210,7 +211,7 @@ impl Server {
         // If an offer lapses, the next one has to look.
         let offers = self.holders.iter().filter(|holder| holder.token.is_none());
         let waits = |entry: &&Entry| !entry.lapsed && !self.holds(entry.id);
-        let stand_by = rules::who_is_next(
+        let stand_by = who_is_next(
             self.queue
                 .iter()
                 .filter(waits)

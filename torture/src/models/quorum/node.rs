@@ -10,6 +10,7 @@ use super::message::{Acquire, Answer, Id, Request};
 use super::mutant::QuorumMutant;
 use super::scenario::{Reinstall, Scenario};
 use super::world::Clock;
+use crate::models::server_rules::who_is_next;
 
 /// How long an offer waits.
 const GRACE: Duration = Duration::from_millis(100);
@@ -169,7 +170,7 @@ impl Node {
             return (Answer::NotYours, None);
         }
         let entries = self.data.queue.iter();
-        let next = rules::who_is_next(entries.map(|entry| (entry.id, Some(entry.expires))), now);
+        let next = who_is_next(entries.map(|entry| (entry.id, Some(entry.expires))), now);
         self.data.hold = next.map(|id| Hold {
             id,
             // Nobody's yet.

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use lock_core::backend::request::{RequestControl, RequestOptions, Terms};
 use lock_core::backend::{
-    AcquireRequest, Attempt, DistributedLock, Hold, LockStatus, ReleaseOptions, ReleaseOutcome, Renewal,
-    RequestControl, RequestOptions, Terms, Wait, rules,
+    AcquireRequest, Attempt, DistributedLock, Hold, LockStatus, ReleaseOptions, ReleaseOutcome, Renewal, rules,
 };
 use lock_core::{FencingToken, LockName};
 use tokio::time::Instant;
@@ -142,7 +142,7 @@ impl<'a, S: Subject> Pair<'a, S> {
         }
         let (name, last) = (self.name.clone(), self.last_token);
         let (request, control) = self.clients[client].acquiring.get_or_insert_with(|| {
-            let options = RequestOptions::new(name, Terms::new(ttl)).wait(Wait::No);
+            let options = RequestOptions::new(name, Terms::new(ttl)).waits(false);
             match FencingToken::new(last + 10_000_000).filter(|_| with_floor) {
                 Some(floor) => options.token_above(floor).start(),
                 None => options.start(),
