@@ -14,6 +14,7 @@ mod dead_clients;
 mod downgrade;
 mod dropping;
 mod elections;
+mod elections_beside;
 mod errors;
 mod exclusion;
 mod expiry;
@@ -217,6 +218,8 @@ macro_rules! __for_each_case {
             Subject Shared minimum::a_minimum_hold_outlasts_its_process;
             Subject Shared maximum::a_hold_that_lasts_too_long_is_lost;
             Subject Shared maximum::a_release_comes_before_the_maximum;
+            Subject Shared maximum::a_term_that_lasts_too_long_is_lost;
+            Subject Shared maximum::leaders_that_hang_take_turns;
             Modes Shared readers::readers_hold_together;
             Modes Shared readers::a_writer_is_alone;
             Modes Shared readers::a_reader_is_refused_beside_a_writer;
@@ -326,6 +329,7 @@ macro_rules! __for_each_case {
             Subject Shared elections::the_work_of_two_terms_does_not_overlap;
             Subject Shared elections::the_state_of_an_election_is_known;
             Subject Shared elections::a_candidate_that_waited_is_seen;
+            Subject Shared elections_beside::a_lock_and_an_election_exclude_each_other;
             Raw Shared following::a_follower_hears_of_each_new_holder;
             Subject Shared contention::a_hundred_tasks_lose_no_update;
             Subject Shared contention::a_turmoil_leaves_nothing;

@@ -317,6 +317,12 @@ macro_rules! __for_each_mutant {
             mutant_change_is_not_reported ChangeIsNotReported a_follower_hears_of_each_new_holder;
             /// Of several who follow a name, the last one hears of a change.
             mutant_last_follower_alone LastFollowerAlone a_follower_hears_of_each_new_holder;
+            /// Terms have no maximum, whatever was asked for: a leader that hangs leads for ever.
+            mutant_term_maximum_ignored TermMaximumIgnored a_term_that_lasts_too_long_is_lost;
+            /// A leader whose term has lasted for its maximum passes it on to its own next request.
+            mutant_term_maximum_elects_again TermMaximumElectsAgain leaders_that_hang_take_turns;
+            /// An election has a name of its own at the server.
+            mutant_election_beside_its_lock ElectionBesideItsLock a_lock_and_an_election_exclude_each_other;
             /// A server that does not answer is taken for one that says that nobody leads.
             mutant_outage_is_an_election OutageIsAnElection the_state_of_an_election_is_known;
 

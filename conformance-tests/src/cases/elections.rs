@@ -17,24 +17,24 @@ use crate::link::Link;
 use crate::subject::{Candidate, Elected, ElectionState, Subject, SubjectGuard, Then, Work};
 use crate::verdict::{OrFail, Skip, Stop, Verdict, ensure, ensure_safe};
 
-const NAME: &str = "leader";
+pub(super) const NAME: &str = "leader";
 const TERMS: usize = 100;
 
-fn candidate(subject: &Arc<dyn Subject>, ttl: Duration, value: &str) -> Result<Arc<dyn Candidate>, Stop> {
+pub(super) fn candidate(subject: &Arc<dyn Subject>, ttl: Duration, value: &str) -> Result<Arc<dyn Candidate>, Stop> {
     subject
         .candidate(NAME, ttl, value)
         .ok_or(Stop::Skipped(Skip::NoElections))
 }
 
 /// A candidate that leads whenever it is elected, and tells when its work begins. The work ends when it is told to resign.
-struct Leading {
+pub(super) struct Leading {
     leads: JoinHandle<()>,
     began: UnboundedReceiver<FencingToken>,
     resign: UnboundedSender<()>,
 }
 
 impl Leading {
-    fn begin(candidate: &Arc<dyn Candidate>) -> Self {
+    pub(super) fn begin(candidate: &Arc<dyn Candidate>) -> Self {
         let (begins, began) = unbounded_channel();
         let (resign, resigns) = unbounded_channel();
         let resigns = Arc::new(tokio::sync::Mutex::new(resigns));
@@ -57,12 +57,32 @@ impl Leading {
     }
 
     /// Its next term, which begins within this time.
-    async fn elected(&mut self, cx: &Cx, within: Duration, what: &str) -> Result<FencingToken, Stop> {
+    pub(super) async fn elected(&mut self, cx: &Cx, within: Duration, what: &str) -> Result<FencingToken, Stop> {
         let term = cx.within(within, what, self.began.recv()).await?;
         term.ok_or_else(|| Stop::assertion(format!("a candidate ended: {what}")))
     }
 
-    fn resign(&self) {
+    /// The next term of another candidate, which is elected within this time, before this one is again.
+    pub(super) async fn followed_by(
+        &mut self,
+        other: &mut Self,
+        cx: &Cx,
+        within: Duration,
+    ) -> Result<FencingToken, Stop> {
+        tokio::select! {
+            next = other.elected(cx, within, "the other candidate to be elected") => next,
+            again = self.began.recv() => {
+                Err(Stop::assertion(format!("the leader's term is over, and it leads again in term {again:?}")))
+            }
+        }
+    }
+
+    /// Whether no term of it begins soon.
+    pub(super) async fn is_waiting(&mut self) -> bool {
+        timeout(Duration::from_millis(20), self.began.recv()).await.is_err()
+    }
+
+    pub(super) fn resign(&self) {
         // A candidate that ended is found out by whoever waits for it.
         self.resign.send(()).ok();
     }
@@ -124,12 +144,7 @@ pub(crate) async fn whoever_resigns_lets_another_lead(cx: &Cx) -> Verdict {
     for _ in 0..2 {
         cx.until_places(NAME, 1).await?;
         leader.resign();
-        let next = tokio::select! {
-            next = waiting.elected(cx, cx.patience(), "the other candidate to be elected") => next?,
-            again = leader.began.recv() => {
-                return Err(Stop::assertion(format!("the leader has resigned, and leads again in term {again:?}")));
-            }
-        };
+        let next = leader.followed_by(&mut waiting, cx, cx.patience()).await?;
         ensure_safe!(next > term, "term {next} after {term}");
         term = next;
         std::mem::swap(&mut leader, &mut waiting);

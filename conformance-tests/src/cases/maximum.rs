@@ -1,11 +1,13 @@
-//! A hold that is kept for a maximum time, however long its guard lives.
+//! A hold that is kept for a maximum time, however long its guard lives; and a term likewise.
 
+use lock_core::LostCause;
 use tokio::time::Instant;
 
+use super::elections::{Leading, candidate};
 use super::support::{Began, granted};
 use crate::context::Cx;
-use crate::subject::State;
-use crate::verdict::{Verdict, ensure, ensure_safe};
+use crate::subject::{ElectionState, State};
+use crate::verdict::{OrFail, Verdict, ensure, ensure_safe};
 
 /// A guard that nobody releases is lost at its maximum, and not before. The name is free soon after that, long before its TTL
 /// is over, for waiters here and elsewhere.
@@ -67,4 +69,61 @@ pub(crate) async fn a_release_comes_before_the_maximum(cx: &Cx) -> Verdict {
         "the maximum of an earlier hold has ended this one"
     );
     next.released().await
+}
+
+/// A term is lost at its maximum, for this reason, and not before. Another candidate is elected soon after that, long before
+/// the TTL of the one that hangs is over.
+pub(crate) async fn a_term_that_lasts_too_long_is_lost(cx: &Cx) -> Verdict {
+    let (one, two, maximum) = (cx.subject().await, cx.subject().await, cx.ttl() / 2);
+    let ttl = cx.long_ttl().await;
+    let hangs = candidate(&one, ttl, "one")?.hold_at_most(maximum);
+    let asked = Instant::now();
+    let hung = cx.soon("campaign", hangs.campaign()).await?.or_fail("campaign")?;
+    let mut waiting = Leading::begin(&candidate(&two, ttl, "two")?);
+    let what = "a term that lasts too long to be lost";
+    cx.within(maximum + cx.patience(), what, hung.lost()).await?;
+    let took = asked.elapsed();
+    ensure!(
+        took >= maximum,
+        "a term of up to {maximum:?}, and it was lost after {took:?}"
+    );
+    let what = "the other candidate to be elected when the term has lasted for its maximum";
+    let next = waiting.elected(cx, cx.patience(), what).await?;
+    ensure_safe!(next > hung.token(), "term {next} after {}", hung.token());
+    let state = hangs.state().await;
+    ensure!(
+        !matches!(state, ElectionState::Leading(_)),
+        "its term was lost, and its state is {state:?}"
+    );
+    let late = hung.release().await;
+    let cause = late.as_ref().err().and_then(lock_core::Error::cause);
+    ensure!(
+        cause.and_then(|cause| cause.downcast_ref()) == Some(&LostCause::MaximumHold),
+        "the term was lost at its maximum, and its release was answered {late:?}"
+    );
+    Ok(())
+}
+
+/// Two leaders whose work hangs take turns, one maximum each.
+pub(crate) async fn leaders_that_hang_take_turns(cx: &Cx) -> Verdict {
+    let (one, two, maximum) = (cx.subject().await, cx.subject().await, cx.ttl() / 2);
+    let limited = |subject, value| Ok(candidate(subject, cx.ttl(), value)?.hold_at_most(maximum));
+    let mut asked = Instant::now();
+    let mut leader = Leading::begin(&limited(&one, "one")?);
+    let what = "the only candidate to be elected";
+    let mut term = leader.elected(cx, cx.patience(), what).await?;
+    let mut waiting = Leading::begin(&limited(&two, "two")?);
+    for _ in 0..2 {
+        let next = leader.followed_by(&mut waiting, cx, maximum + cx.patience()).await?;
+        // Both may have asked before the first of them was elected, but the second one's time began with its grant.
+        let took = asked.elapsed();
+        ensure!(
+            took >= maximum,
+            "terms of up to {maximum:?}, and the next leader came after {took:?}"
+        );
+        ensure_safe!(next > term, "term {next} after {term}");
+        (term, asked) = (next, Instant::now());
+        std::mem::swap(&mut leader, &mut waiting);
+    }
+    Ok(())
 }

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use lock_core::Result;
+use tokio::time::timeout;
 
 use crate::mutant::Mutant;
 use crate::subject::{
-    Ask, Candidate, Elected, ElectionState, LockerSubject, Observer, Subject, SubjectGuard, Then, Work,
+    Ask, Candidate, Elected, ElectionState, LockerSubject, Observer, Subject, SubjectGuard, Task, Then, Work,
 };
 
 #[derive(Debug)]
@@ -17,13 +18,14 @@ pub(super) struct MutantCandidate {
     pub(super) subject: Arc<LockerSubject>,
     pub(super) ask: Ask,
     pub(super) mutant: Mutant,
+    pub(super) maximum: Option<Duration>,
 }
 
 impl MutantCandidate {
     /// Campaigns again before it resigns, and so passes the lock on to itself.
     async fn lead_on(&self, work: &Work) -> Result<()> {
         let mut term = elected(&self.subject, &self.ask).await?;
-        while work(term.token()).await == Then::Campaign {
+        while self.limited(work(term.token())).await == Then::Campaign {
             let (subject, ask) = (self.subject.clone(), self.ask.clone());
             let next = tokio::spawn(async move { elected(&subject, &ask).await });
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -34,6 +36,14 @@ impl MutantCandidate {
             }
         }
         term.release().await.map(drop)
+    }
+
+    /// Work that ends at the maximum.
+    async fn limited(&self, work: Task<Then>) -> Then {
+        match self.maximum {
+            Some(maximum) => timeout(maximum, work).await.unwrap_or(Then::Campaign),
+            None => work.await,
+        }
     }
 
     /// Does not end its work at the loss of a term.
@@ -53,13 +63,27 @@ async fn elected(subject: &LockerSubject, ask: &Ask) -> Result<Box<dyn SubjectGu
 
 #[async_trait]
 impl Candidate for MutantCandidate {
+    fn hold_at_most(&self, maximum: Duration) -> Arc<dyn Candidate> {
+        let whole = match self.mutant {
+            Mutant::TermMaximumIgnored => self.whole.clone(),
+            _ => self.whole.hold_at_most(maximum),
+        };
+        Arc::new(Self {
+            whole,
+            subject: self.subject.clone(),
+            ask: self.ask.clone(),
+            mutant: self.mutant,
+            maximum: Some(maximum),
+        })
+    }
+
     async fn campaign(&self) -> Result<Box<dyn SubjectGuard>> {
         self.whole.campaign().await
     }
 
     async fn lead(&self, work: Work) -> Result<()> {
         match self.mutant {
-            Mutant::ResignerLeadsOn => self.lead_on(&work).await,
+            Mutant::ResignerLeadsOn | Mutant::TermMaximumElectsAgain => self.lead_on(&work).await,
             Mutant::TermsOverlap => self.lead_beside_itself(&work).await,
             _ => self.whole.lead(work).await,
         }

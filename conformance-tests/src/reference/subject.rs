@@ -368,12 +368,16 @@ impl Subject for MutantSubject {
     }
 
     fn candidate(&self, name: &str, ttl: Duration, value: &str) -> Option<Arc<dyn Candidate>> {
-        let whole = self.whole.candidate(name, ttl, value)?;
+        let whole = match self.mutant {
+            Mutant::ElectionBesideItsLock => self.whole.candidate(&format!("election {name}"), ttl, value)?,
+            _ => self.whole.candidate(name, ttl, value)?,
+        };
         Some(Arc::new(MutantCandidate {
             whole,
             subject: self.whole.clone(),
             ask: Ask::new(name, ttl),
             mutant: self.mutant,
+            maximum: None,
         }))
     }
 

@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use lock_core::{FencingToken, Result};
@@ -11,6 +12,9 @@ use super::{SubjectGuard, Task};
 /// A candidate in an election, made by [`Subject::candidate`](super::Subject::candidate).
 #[async_trait]
 pub trait Candidate: Debug + Send + Sync + 'static {
+    /// The same candidate, each of whose terms is lost after this time at the latest.
+    fn hold_at_most(&self, maximum: Duration) -> Arc<dyn Candidate>;
+
     /// Waits until it is elected. The guard's token is the term, and its release resigns.
     ///
     /// # Errors

@@ -1,6 +1,8 @@
 //! `lock_core::Election` as a candidate.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use lock_core::{Election, Result};
@@ -13,6 +15,10 @@ pub(super) struct LockerCandidate(pub(super) Election);
 
 #[async_trait]
 impl Candidate for LockerCandidate {
+    fn hold_at_most(&self, maximum: Duration) -> Arc<dyn Candidate> {
+        Arc::new(Self(self.0.clone().hold_at_most(maximum)))
+    }
+
     async fn campaign(&self) -> Result<Box<dyn SubjectGuard>> {
         Ok(Box::new(LockerGuard::Term(self.0.campaign().await?)))
     }
