@@ -86,6 +86,24 @@ async fn names_are_spread_over_sessions() {
     assert_eq!(owners(server, &root).await.len(), 5);
 }
 
+/// Also names that are asked for before there is any session.
+#[testbed::test]
+async fn names_that_begin_together_are_spread_too() {
+    const NAMES: usize = 64;
+    let (server, root) = (shared_server().await, fresh_root());
+    let backend = backend(server, &root);
+    let names: Vec<_> = (0..NAMES).map(|number| format!("orders/{number:0>3}")).collect();
+    let held = within(join_all(names.iter().map(|name| hold(&backend, name)))).await;
+    let owned = owners(server, &root).await;
+    let all: usize = owned.iter().sum();
+    // Eight are in the first session, and a quarter of the others in each.
+    assert!(
+        owned.len() == 4 && owned.iter().all(|bytes| bytes * 2 < all),
+        "the sessions carry {owned:?} bytes"
+    );
+    drop(held);
+}
+
 #[testbed::test]
 async fn a_full_session_takes_no_more_and_the_next_one_does() {
     let (server, root) = (shared_server().await, fresh_root());
