@@ -20,6 +20,7 @@ mod delay;
 mod durable;
 mod failing;
 mod moving;
+mod passwords;
 
 /// Sooner than a waiter asks that nobody wakes.
 const REFRESH: Duration = Duration::from_secs(3);

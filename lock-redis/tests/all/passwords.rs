@@ -90,6 +90,23 @@ async fn a_hold_outlives_the_password_of_its_connection() {
     drop(in_the_end_granted(&backend, &request).await);
 }
 
+/// What the test above would see of a backend that asks for its password once.
+#[testbed::test]
+async fn a_password_that_is_asked_for_once_does_not_survive_its_change() {
+    let fixture = Fixture::new().await;
+    let user = user(&fixture, "old").await;
+    let source = CredentialSource::ask(|| async { Ok(Credentials::new("old")) });
+    let backend = with_config(fixture.config().with_user(&user).with_credentials(source));
+    let hold = take(&backend, "a").await;
+    let _: () = fixture.raw(&["ACL", "SETUSER", &user, ">new", "<old"]).await;
+    let _: u32 = fixture.raw(&["CLIENT", "KILL", "USER", &user]).await;
+    until("the old password is refused", async || match hold.renew(TTL).await {
+        Err(error) => error.kind() == ErrorKind::Denied,
+        Ok(renewal) => panic!("answered over a connection that has ended: {renewal:?}"),
+    })
+    .await;
+}
+
 #[testbed::test]
 async fn a_password_file_that_is_missing_is_said_at_once() {
     let fixture = Fixture::new().await;
