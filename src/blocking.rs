@@ -10,8 +10,8 @@
 //! # Ok(()) }
 //! ```
 //!
-//! One thread, named `polylock`, drives all requests and renewals of the process. What that means inside async code, for
-//! dropped guards and for forks: [`lock_core::blocking`].
+//! One thread, named `polylock`, drives all requests and renewals of the process. What that costs, and what it means inside async
+//! code, for dropped guards and for forks: [`lock_core::blocking`].
 //!
 //! With a [`Config`](crate::Config): `config.connect_lazy()?.blocking()`, then [`connect`](Locker::connect).
 

@@ -29,6 +29,10 @@ mod connect;
 mod pages {
     #[doc = include_str!("../docs/coming-from.md")]
     struct ComingFrom;
+    #[doc = include_str!("../docs/leader.md")]
+    struct Leader;
+    #[doc = include_str!("../docs/modes.md")]
+    struct Modes;
     #[doc = include_str!("../docs/operators.md")]
     struct Operators;
     #[doc = include_str!("../docs/production.md")]
