@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use lock_core::backend::{AcquireRequest, Attempt, Capabilities, Change, DistributedLock, LockStatus};
+use lock_core::backend::{
+    AcquireRequest, Attempt, Capabilities, Change, DistributedLock, ListFrom, ListPage, LockStatus,
+};
 use lock_core::{LockName, Result};
 
 use crate::acl;
@@ -13,6 +15,7 @@ use crate::client::Client;
 use crate::config::ZooKeeperConfig;
 use crate::error;
 use crate::follow;
+use crate::list;
 use crate::server_id;
 use crate::state::{ConnectionState, StateWatch};
 use crate::status;
@@ -135,6 +138,7 @@ impl DistributedLock for ZooKeeperBackend {
             .ordered()
             .any_floor()
             .follow()
+            .list()
             .session_renewal();
         let capabilities = capabilities.shared().downgrade().permits(u32::MAX);
         let longest = capabilities.longest_ttl;
@@ -201,6 +205,12 @@ impl DistributedLock for ZooKeeperBackend {
             self.client.within_limit(&session, following).await
         };
         following.await.map_err(|error| error.with_name(name))
+    }
+
+    async fn list(&self, from: &ListFrom, at_most: usize) -> Result<ListPage> {
+        let session = self.client.sessions.any().await?;
+        let page = list::list(&session, self.client.config.root(), from, at_most);
+        self.client.within_limit(&session, page).await
     }
 }
 

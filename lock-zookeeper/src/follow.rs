@@ -19,7 +19,7 @@ pub(crate) async fn follow(session: &Session, root: &str, name: &LockName) -> Re
         let watching = watch(&connection.client, &path).await.map_err(error::lock_error)?;
         if let Some(watcher) = watching {
             let watched = connection.watching(watcher);
-            let status = status::read(session, root, name).await?;
+            let status = status::read_without_waiters(session, root, name).await?;
             return Ok((status, Change::new(async move { drop(watched.await) })));
         }
     }

@@ -144,6 +144,8 @@
 //!   acquire of each client takes one or two more round trips.
 //! - The [status](lock_core::Locker::status) shows a holder's token only if the server knows it: if the holder has written its node
 //!   since it was admitted, as the leader of an election does, or if it is exclusive and nobody has joined or left the queue since.
+//! - A [list](lock_core::Locker::list) reads the names of all directories under the root path for each page. It fails as
+//!   [`Denied`](lock_core::ErrorKind::Denied) at a directory that the configured user may not read.
 //! - A session runs on one runtime: that of its first use. If that runtime ends, or is not driven for 1.5 s while a
 //!   request from another runtime waits, the session is ended, and its holds and places are lost. The next request gets a
 //!   new session on its own runtime.
@@ -223,6 +225,7 @@ mod fence;
 mod follow;
 mod hold;
 mod leftover;
+mod list;
 mod names;
 mod probe;
 mod protocol;

@@ -24,6 +24,24 @@ pub(crate) fn component(name: &LockName) -> String {
     component
 }
 
+/// The name whose component this is. `None` for what this crate does not write: another application's node, or the token offset.
+pub(crate) fn name_of(found: &str) -> Option<LockName> {
+    let mut bytes = Vec::with_capacity(found.len());
+    let mut rest = found.as_bytes();
+    while let Some((&first, others)) = rest.split_first() {
+        rest = others;
+        if first == b'%' {
+            let (digits, others) = rest.split_at_checked(2)?;
+            rest = others;
+            bytes.push(u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?);
+        } else {
+            bytes.push(first);
+        }
+    }
+    let name = LockName::new(String::from_utf8(bytes).ok()?).ok()?;
+    (component(&name) == found).then_some(name)
+}
+
 /// The directory of a lock.
 pub(crate) fn directory(root: &str, name: &LockName) -> String {
     format!("{root}/{}", component(name))
@@ -68,6 +86,27 @@ mod tests {
             ("zookeeper", "zookeeper"),
         ] {
             assert_eq!(encode(name), component, "{name:?}");
+            assert_eq!(name_of(component).as_ref().map(LockName::as_str), Some(name));
+        }
+    }
+
+    #[test]
+    fn what_no_name_is_written_as_is_no_name() {
+        for other in [
+            "",
+            "%token-offset",
+            "%heartbeat",
+            "%",
+            "%2",
+            "%2f",
+            "%61",
+            "%+1",
+            "%FF",
+            "a b",
+            "sch\u{f6}n",
+            ".",
+        ] {
+            assert_eq!(name_of(other), None, "{other:?}");
         }
     }
 

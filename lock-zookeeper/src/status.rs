@@ -1,7 +1,10 @@
 //! Who has a lock, and how many wait, as the server has it now.
 
+use std::time::{Duration, SystemTime};
+
 use futures_util::future::join_all;
-use lock_core::backend::{HolderStatus, LockStatus, Mode};
+use futures_util::stream::{self, StreamExt, TryStreamExt};
+use lock_core::backend::{HolderStatus, LockStatus, Mode, WaiterStatus};
 use lock_core::{FencingToken, LockName, Result};
 use zookeeper_client::{Client, Error as DriverError, Stat};
 
@@ -10,15 +13,35 @@ use crate::leftover::{KeptNode, server_time};
 use crate::protocol::{self, NodeData};
 use crate::{error, names};
 
-/// Reads the status. All of it is as of one list, but for holders that have left since.
+/// How many waiters' nodes are read at a time.
+const AT_ONCE: usize = 64;
+
+/// Reads the status. All of it is as of one list, but for those who have left since.
 pub(crate) async fn read(session: &Session, root: &str, name: &LockName) -> Result<LockStatus> {
     let path = names::directory(root, name);
+    let (status, waiters) = read_holders(session, &path).await?;
+    let connection = session.connected().await?;
+    let reading = waiters
+        .into_iter()
+        .map(|(entry, mode)| read_waiter(&connection.client, format!("{path}/{entry}"), mode));
+    let waiters: Vec<_> = stream::iter(reading).buffered(AT_ONCE).try_collect().await?;
+    Ok(status.with_waiters(waiters.into_iter().flatten()))
+}
+
+/// The same, with the number of waiters alone.
+pub(crate) async fn read_without_waiters(session: &Session, root: &str, name: &LockName) -> Result<LockStatus> {
+    let (status, _) = read_holders(session, &names::directory(root, name)).await?;
+    Ok(status)
+}
+
+/// The status of a directory with the number of waiters, and the entries of those.
+async fn read_holders(session: &Session, path: &str) -> Result<(LockStatus, Vec<(String, Mode)>)> {
     loop {
         let connection = session.connected().await?;
         let client = &connection.client;
         let sync = session.sync(&connection);
-        let list = client.get_children(&path);
-        let offset = client.get_data(&path);
+        let list = client.get_children(path);
+        let offset = client.get_data(path);
         let ((children, stat), (offset, _)) = match tokio::join!(sync, list, offset) {
             (Ok(()), Ok(children), Ok(offset)) => (children, offset),
             (Ok(()), Err(DriverError::NoNode), _) | (Ok(()), _, Err(DriverError::NoNode)) => {
@@ -45,27 +68,54 @@ pub(crate) async fn read(session: &Session, root: &str, name: &LockName) -> Resu
             },
             None => (None, None),
         };
-        let (holders, waiting) = protocol::holders(&children, downgraded);
-        if holders.is_empty() || waiting == 0 && only_kept_is_over(client, &path, &children).await? {
+        let (holders, waiters) = protocol::holders(&children, downgraded);
+        if !is_taken(client, path, &children).await? {
             return Ok(free());
         }
         let unread = holders.iter().skip(usize::from(first.is_some()));
         let others = join_all(unread.map(|(child, _)| read(child))).await;
         let found = first.map(|first| Ok(Some(first))).into_iter().chain(others);
-        let found = found.zip(holders.iter().map(|(_, mode)| *mode));
         let mut shown = Vec::new();
-        for (found, mode) in found {
-            shown.extend(found?.map(|(data, node)| directory.holder(data, mode, &node)));
+        for (found, (entry, mode)) in found.zip(&holders) {
+            shown.extend(found?.map(|(data, node)| directory.holder(entry, data, *mode, &node)));
         }
         // If all of them have left, somebody else may have the lock.
         if !shown.is_empty() {
-            return Ok(LockStatus::held_by(shown).with_waiting(waiting));
+            let status = LockStatus::held_by(shown).with_waiting(waiters.len());
+            let waiters = waiters.into_iter().map(|(entry, mode)| (entry.to_owned(), mode));
+            return Ok((status, waiters.collect()));
         }
     }
 }
 
-fn free() -> LockStatus {
-    LockStatus::free().with_waiting(0)
+/// `None` if it has left.
+async fn read_waiter(client: &Client, path: String, mode: Mode) -> Result<Option<WaiterStatus>> {
+    let (data, node) = match client.get_data(&path).await {
+        Ok(found) => found,
+        Err(DriverError::NoNode) => return Ok(None),
+        Err(error) => return Err(error::lock_error(error)),
+    };
+    let waiter = WaiterStatus::new().with_mode(mode).with_since(time(node.ctime));
+    Ok(Some(match NodeData::parse(&data).label {
+        Some(label) => waiter.with_label(label),
+        None => waiter,
+    }))
+}
+
+/// A time of ZooKeeper, in milliseconds since 1970.
+fn time(milliseconds: i64) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_millis(milliseconds.try_into().unwrap_or(0))
+}
+
+fn free() -> (LockStatus, Vec<(String, Mode)>) {
+    (LockStatus::free().with_waiting(0), Vec::new())
+}
+
+/// Whether anybody holds the name of this directory, or waits for it. A kept node that is over holds nothing.
+pub(crate) async fn is_taken(client: &Client, path: &str, children: &[String]) -> Result<bool> {
+    let (holders, waiters) = protocol::holders(children, None);
+    let is_over = holders.len() == 1 && waiters.is_empty() && only_kept_is_over(client, path, children).await?;
+    Ok(!holders.is_empty() && !is_over)
 }
 
 /// Whether the only queue entry is a kept node that is over.
@@ -94,16 +144,19 @@ struct Directory {
 }
 
 impl Directory {
-    fn holder(&self, data: NodeData, mode: Mode, node: &Stat) -> HolderStatus {
-        let mut holder = HolderStatus::new().with_mode(mode);
+    fn holder(&self, entry: &str, data: NodeData, mode: Mode, node: &Stat) -> HolderStatus {
         let token = match data.token {
             Some(token) => FencingToken::new(token),
             // Its node keeps a minimum hold, and had no grant.
             None if data.keep.is_some() => None,
             None => self.token(mode, node),
         };
+        let mut holder = HolderStatus::new().with_mode(mode).with_id(entry);
         if let Some(label) = data.label {
             holder = holder.with_label(label);
+        }
+        if let Some(since) = token.and_then(|token| self.since(token, node)) {
+            holder = holder.with_since(since);
         }
         match token {
             Some(token) => holder.with_token(token),
@@ -118,5 +171,14 @@ impl Directory {
         }
         let base = protocol::known_base(mode, node.czxid, node.mzxid, self.stat.pzxid)?;
         protocol::token(base, self.offset?)
+    }
+
+    /// When the hold with this token was granted, if the token's transaction is the creation of its node or the last write of it.
+    fn since(&self, token: FencingToken, node: &Stat) -> Option<SystemTime> {
+        let at = |zxid| protocol::token(zxid, self.offset?);
+        let token = Some(token);
+        let created = (at(node.czxid) == token).then_some(node.ctime);
+        let written = (at(node.mzxid) == token).then_some(node.mtime);
+        created.or(written).map(time)
     }
 }

@@ -84,14 +84,17 @@ pub(crate) fn position<'a>(children: &'a [String], own: &str, downgraded: Option
     Position::Behind { watch, holder }
 }
 
-/// Those who have the lock, with their modes, and how many wait behind them.
-pub(crate) fn holders<'a>(children: &'a [String], downgraded: Option<&str>) -> (Vec<(&'a str, Mode)>, usize) {
+/// An entry's name, and how it has the lock or asks for it.
+pub(crate) type Entry<'a> = (&'a str, Mode);
+
+/// Those who have the lock, and those who wait behind them, in the order of the queue.
+pub(crate) fn holders<'a>(children: &'a [String], downgraded: Option<&str>) -> (Vec<Entry<'a>>, Vec<Entry<'a>>) {
     let queue = places(children);
     let admitted = admitted(&queue, downgraded);
-    let modes = modes(&queue, downgraded);
-    let holders = queue.iter().zip(modes).take(admitted);
-    let holders = holders.map(|(place, mode)| (place.name, mode)).collect();
-    (holders, queue.len() - admitted)
+    let entries = queue.iter().zip(modes(&queue, downgraded));
+    let mut holders: Vec<_> = entries.map(|(place, mode)| (place.name, mode)).collect();
+    let waiters = holders.split_off(admitted);
+    (holders, waiters)
 }
 
 /// The entry whose data says whether readers behind it are admitted: the first, if it is an exclusive one.
@@ -277,7 +280,7 @@ mod tests {
             holder: "lock-0000000007",
         };
         assert_eq!(position(&children, &ours, None), behind);
-        assert_eq!(holders(&["config".to_owned()], None), (vec![], 0));
+        assert_eq!(holders(&["config".to_owned()], None), (vec![], vec![]));
     }
 
     #[test]
@@ -285,8 +288,8 @@ mod tests {
         let count = |kinds: &[&str], downgraded: bool| {
             let children = queue(kinds);
             let first = may_be_downgraded(&children).filter(|_| downgraded);
-            let (holders, waiting) = holders(&children, first);
-            (holders.len(), waiting)
+            let (holders, waiters) = holders(&children, first);
+            (holders.len(), waiters.len())
         };
         assert_eq!(count(&["x", "r", "x"], false), (1, 2));
         assert_eq!(count(&["x", "r", "x"], true), (2, 1));

@@ -10,6 +10,7 @@ mod heartbeats;
 mod holds;
 mod interop;
 mod late;
+mod list;
 mod losses;
 mod many_holds;
 mod minimum;

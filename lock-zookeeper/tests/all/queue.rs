@@ -189,7 +189,7 @@ async fn status_tells_who_has_it_and_how_many_wait() {
     let (one, two, client) = (backend(server, &root), backend(server, &root), observer(server).await);
     assert_eq!(
         one.status(&name("a")).await.unwrap(),
-        lock_core::backend::LockStatus::free().with_waiting(0)
+        lock_core::backend::LockStatus::free().with_waiters([])
     );
     let label = "ü".repeat(127);
     let (request, _control) = labelled("a", Some(&label)).start();
