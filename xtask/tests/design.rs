@@ -21,3 +21,10 @@ fn every_dependency_has_its_reason() {
     let untold: Vec<_> = foreign.iter().filter(|name| !told.contains(name)).collect();
     assert!(untold.is_empty(), "not in DESIGN.md: {untold:?}");
 }
+
+/// Each crate's own reasons stand beside it.
+#[test]
+fn the_page_stays_short() {
+    let lines = DESIGN.lines().count();
+    assert!(lines <= 200, "{lines} lines");
+}
