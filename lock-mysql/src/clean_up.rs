@@ -1,10 +1,11 @@
 //! When dead rows are deleted. What is dead, and how it is deleted, each backend says itself.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use lock_core::{Error, ErrorKind, Result};
+use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
@@ -61,7 +62,7 @@ impl State {
         if self.is_denied.load(Ordering::Relaxed) {
             return false;
         }
-        let mut due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut due = self.due.lock();
         let is_due = *due <= now;
         if is_due {
             *due = now + INTERVAL + INTERVAL.mul_f64(rand::random());

@@ -1,16 +1,16 @@
 //! What goes on in the background: it ends votes that nobody wants any more.
 
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use lock_core::backend::{Attempt, ReleaseOptions};
+use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::client::Client;
-use crate::node::lock;
 use crate::votes::{Call, Vote, Votes};
 
 /// The tasks of a quorum, and what no runtime drives at the moment.
@@ -71,7 +71,7 @@ fn end_in_background(
 
 /// Goes on with what was left over by runtimes that have ended.
 pub(crate) fn go_on(client: &Arc<Client>) {
-    let left_over = std::mem::take(&mut *lock(&client.clean_up.left_over));
+    let left_over = std::mem::take(&mut *client.clean_up.left_over.lock());
     for ending in left_over {
         drive(client, ending);
     }
@@ -119,7 +119,7 @@ impl Drop for Driven {
     fn drop(&mut self) {
         if let Some(mut ending) = self.ending.take() {
             ending.call = None;
-            lock(&self.client.clean_up.left_over).push(ending);
+            self.client.clean_up.left_over.lock().push(ending);
         }
     }
 }

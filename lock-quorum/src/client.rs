@@ -2,16 +2,17 @@
 
 use std::collections::HashMap;
 use std::pin::pin;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use lock_core::LockName;
 use lock_core::backend::{AcquireRequest, HolderId};
+use parking_lot::Mutex;
 use tokio::time::{Instant, sleep_until};
 
 use crate::clean_up::CleanUp;
 use crate::members::Members;
-use crate::node::{Node, lock};
+use crate::node::Node;
 use crate::rules;
 use crate::votes::{Vote, Votes};
 
@@ -110,7 +111,7 @@ impl Client {
 
     /// An acquire of this request begins. Its votes are known until it ends at least.
     pub(crate) fn begin_acquire(self: &Arc<Self>, request: &AcquireRequest) -> Acquiring {
-        let mut requests = lock(&self.requests);
+        let mut requests = self.requests.lock();
         if requests.votes.len() >= requests.limit {
             requests.votes.retain(|_, votes| !votes.is_over());
             requests.limit = 2 * requests.votes.len() + 64;
@@ -126,12 +127,12 @@ impl Client {
 
     /// The votes of this request, if there may be any.
     pub(crate) fn known_votes_of(&self, request: &AcquireRequest) -> Option<Arc<Votes>> {
-        lock(&self.requests).votes.get(&request.holder()).cloned()
+        self.requests.lock().votes.get(&request.holder()).cloned()
     }
 
     /// Forgets the request if nothing of it is left at any node.
     pub(crate) fn tidy(&self, votes: &Arc<Votes>) {
-        let mut requests = lock(&self.requests);
+        let mut requests = self.requests.lock();
         if votes.is_over() {
             requests.votes.remove(&votes.request.holder());
         }
@@ -139,13 +140,13 @@ impl Client {
 
     /// Whether the name was found taken a short time ago. Asked once.
     pub(crate) fn take_known_taken(&self, name: &LockName) -> bool {
-        let until = lock(&self.taken).remove(name);
+        let until = self.taken.lock().remove(name);
         until.is_some_and(|until| Instant::now() < until)
     }
 
     pub(crate) fn note_taken(&self, name: &LockName) {
         let now = Instant::now();
-        let mut taken = lock(&self.taken);
+        let mut taken = self.taken.lock();
         if taken.len() >= 1024 {
             taken.retain(|_, until| now < *until);
         }
@@ -155,7 +156,7 @@ impl Client {
     /// The node does not decide who gets this name, for a while.
     pub(crate) fn pass_by(&self, name: &LockName, node: usize) {
         let now = Instant::now();
-        let mut passed_by = lock(&self.passed_by);
+        let mut passed_by = self.passed_by.lock();
         passed_by.retain(|_, nodes| nodes.iter().flatten().any(|until| now < *until));
         let nodes = passed_by
             .entry(name.clone())
@@ -164,7 +165,7 @@ impl Client {
     }
 
     pub(crate) fn is_passed_by(&self, name: &LockName, node: usize) -> bool {
-        let passed_by = lock(&self.passed_by);
+        let passed_by = self.passed_by.lock();
         let until = passed_by.get(name).and_then(|nodes| nodes[node]);
         until.is_some_and(|until| Instant::now() < until)
     }

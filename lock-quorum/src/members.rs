@@ -5,19 +5,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use lock_core::backend::request::{RequestControl, RequestOptions, Terms};
 use lock_core::backend::{AcquireRequest, Attempt, DistributedLock, Hold, ReleaseOptions, Renewal};
 use lock_core::{Error, ErrorKind, HoldState, LockName, Result};
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 use crate::client::Client;
 use crate::mark::{self, Mark};
-use crate::node::{Node, lock};
+use crate::node::Node;
 
 /// How many reserved names there are at each node.
 const NAMES: usize = 8;
@@ -82,13 +83,9 @@ impl Members {
         })
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        lock(&self.state)
-    }
-
     /// Whether an acquire with this TTL may go on, as far as is known. Asks no node.
     pub(crate) fn check(&self, ttl: Duration) -> Result<()> {
-        let state = self.state();
+        let state = self.state.lock();
         if let Some(error) = &state.refused {
             return Err(error.clone());
         }
@@ -106,7 +103,7 @@ impl Members {
 
     /// Has the marks released soon.
     pub(crate) fn end(&self) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         (state.is_wanted, state.is_kept) = (false, false);
         self.ended.send_modify(|ended| *ended += 1);
     }
@@ -119,7 +116,7 @@ impl Members {
 
     /// No release is dropped half-way.
     async fn release(&self) {
-        let marks = std::mem::take(&mut self.state().marks);
+        let marks = std::mem::take(&mut self.state.lock().marks);
         let released = marks.into_iter().map(|mark| {
             tokio::spawn(async move {
                 // What a silent node still has expires.
@@ -131,7 +128,7 @@ impl Members {
 
     /// Keeps the mark, unless none is wanted any more.
     fn keep(&self, mark: Marked) -> std::result::Result<(), Marked> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         match state.is_wanted {
             false => Err(mark),
             true => {
@@ -193,13 +190,13 @@ fn name(number: usize) -> Result<LockName> {
 pub(crate) async fn join(client: &Arc<Client>, nodes: &[usize]) -> Result<()> {
     let members = &client.members;
     look(client, nodes).await;
-    if members.state().refused.is_none() {
-        members.state().is_wanted = true;
+    if members.state.lock().refused.is_none() {
+        members.state.lock().is_wanted = true;
         leave_marks(client, nodes).await;
         look(client, nodes).await;
     }
     let (refused, is_kept) = {
-        let state = members.state();
+        let state = members.state.lock();
         (state.refused.clone(), state.is_kept)
     };
     if let Some(error) = refused {
@@ -209,7 +206,7 @@ pub(crate) async fn join(client: &Arc<Client>, nodes: &[usize]) -> Result<()> {
         }
         return Err(error);
     }
-    let is_kept = std::mem::replace(&mut members.state().is_kept, true);
+    let is_kept = std::mem::replace(&mut members.state.lock().is_kept, true);
     if !is_kept {
         let ended = members.ended.subscribe();
         tokio::spawn(keep(Arc::downgrade(client), members.clone(), ended));
@@ -223,7 +220,7 @@ async fn leave_marks(client: &Arc<Client>, nodes: &[usize]) {
     for node in nodes.iter().copied() {
         let members = client.members.clone();
         {
-            let mut state = members.state();
+            let mut state = members.state.lock();
             if state.marks.iter().any(|mark| mark.node == node) || !state.asked.insert(node) {
                 continue;
             }
@@ -232,7 +229,7 @@ async fn leave_marks(client: &Arc<Client>, nodes: &[usize]) {
         taking.push(tokio::spawn(async move {
             // Tried again at the next renewal.
             let _ = members.take(node, &*backend).await;
-            members.state().asked.remove(&node);
+            members.state.lock().asked.remove(&node);
         }));
     }
     let _ = timeout(PATIENCE, join_all(taking)).await;
@@ -242,7 +239,7 @@ async fn leave_marks(client: &Arc<Client>, nodes: &[usize]) {
 /// before still counts.
 async fn look(client: &Client, nodes: &[usize]) {
     let members = &client.members;
-    members.state().must_look = false;
+    members.state.lock().must_look = false;
     let looks = nodes
         .iter()
         .flat_map(|node| (0..NAMES).map(move |number| (*node, number)));
@@ -271,7 +268,7 @@ async fn look(client: &Client, nodes: &[usize]) {
         .map(|(mark, seen_at)| members.own.beside(mark, &members.addresses, seen_at, &answered));
     let judged: Result<Vec<Option<Duration>>> = judged.collect();
     let is_whole = answered.len() == client.nodes.len();
-    let mut state = members.state();
+    let mut state = members.state.lock();
     state.must_look |= !is_whole;
     match judged {
         Err(error) => state.refused = Some(error),
@@ -305,7 +302,7 @@ async fn keep(client: Weak<Client>, members: Arc<Members>, mut ended: watch::Rec
         }
     }
     // Unless the process has begun anew meanwhile.
-    if !members.state().is_wanted {
+    if !members.state.lock().is_wanted {
         members.release().await;
     }
 }
@@ -315,7 +312,7 @@ struct Kept(Arc<Members>, u64);
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        let mut state = self.0.state();
+        let mut state = self.0.state.lock();
         if *self.0.ended.borrow() == self.1 {
             state.is_kept = false;
         }
@@ -324,7 +321,7 @@ impl Drop for Kept {
 
 async fn renew(client: &Arc<Client>) {
     let members = &client.members;
-    let marks = members.state().marks.clone();
+    let marks = members.state.lock().marks.clone();
     let renewed = join_all(marks.iter().map(|mark| async {
         let is_of_session = client.nodes[mark.node].capabilities.session_renewal;
         (mark.node, members.renew(mark, is_of_session).await)
@@ -335,17 +332,17 @@ async fn renew(client: &Arc<Client>) {
         .filter(|(_, lives)| !lives)
         .map(|(node, _)| node)
         .collect();
-    members.state().marks.retain(|mark| !lost.contains(&mark.node));
+    members.state.lock().marks.retain(|mark| !lost.contains(&mark.node));
 
     let nodes: Vec<usize> = (0..client.nodes.len()).collect();
     leave_marks(client, &nodes).await;
     let (must_look, was_refused, is_limited) = {
-        let state = members.state();
+        let state = members.state.lock();
         (state.must_look, state.refused.is_some(), state.longest_ttl.is_some())
     };
     if must_look || was_refused || is_limited {
         look(client, &nodes).await;
-        let refused = members.state().refused.clone();
+        let refused = members.state.lock().refused.clone();
         if let Some(error) = refused.filter(|_| !was_refused) {
             tracing::error!(target: "polylock", %error, "a process with another quorum uses the same nodes: no lock is acquired");
         }

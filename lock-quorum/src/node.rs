@@ -1,10 +1,11 @@
 //! One of the servers.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use lock_core::backend::{Capabilities, DistributedLock};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 pub(crate) struct Node {
@@ -37,31 +38,27 @@ impl Node {
 
     /// Whether it was silent, or could not be asked, a short time ago.
     pub(crate) fn is_suspected(&self) -> bool {
-        self.suspicion().is_some_and(|until| Instant::now() < until)
+        self.suspected_until.lock().is_some_and(|until| Instant::now() < until)
     }
 
     pub(crate) fn suspect(&self, time: Duration) {
         let until = Instant::now().checked_add(time);
-        let mut suspected = self.suspicion();
+        let mut suspected = self.suspected_until.lock();
         *suspected = until.max(*suspected);
     }
 
     pub(crate) fn has_answered(&self) {
-        *self.suspicion() = None;
+        *self.suspected_until.lock() = None;
     }
 
     /// It has answered a request, which did not wait in its queue, after so long.
     pub(crate) fn answered_after(&self, time: Duration) {
-        *lock(&self.round_trip) = Some(time);
+        *self.round_trip.lock() = Some(time);
     }
 
     /// How long its last answer took. `None` before the first.
     pub(crate) fn round_trip(&self) -> Option<Duration> {
-        *lock(&self.round_trip)
-    }
-
-    fn suspicion(&self) -> MutexGuard<'_, Option<Instant>> {
-        lock(&self.suspected_until)
+        *self.round_trip.lock()
     }
 }
 
@@ -69,9 +66,4 @@ impl fmt::Debug for Node {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.kind)
     }
-}
-
-/// Every critical section leaves its data whole, so a panic in one poisons nothing.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -16,7 +16,6 @@ use crate::clean_up;
 use crate::client::Client;
 use crate::error::NodeErrors;
 use crate::members;
-use crate::node::lock;
 use crate::rules;
 use crate::votes::{Call, Vote, Votes};
 
@@ -120,7 +119,7 @@ async fn share_a_name(client: &Arc<Client>, connected: &[usize]) -> Result<Same>
     drop(probes);
     // Those that have not answered take so long at least.
     times.resize(connected.len(), asked.elapsed());
-    *lock(&client.sensible_ttl) = rules::sensible_ttl(times, client.nodes.len());
+    *client.sensible_ttl.lock() = rules::sensible_ttl(times, client.nodes.len());
     Ok(same)
 }
 
@@ -153,7 +152,7 @@ async fn same_server(client: &Arc<Client>, connected: &[usize]) -> Same {
 
 /// A TTL that is too short for the way to the nodes is no error: they may be nearer at another time.
 pub(crate) fn warn_of_short_ttl(client: &Client, ttl: Duration) {
-    if let Some(sensible) = lock(&client.sensible_ttl).filter(|sensible| ttl < *sensible) {
+    if let Some(sensible) = client.sensible_ttl.lock().filter(|sensible| ttl < *sensible) {
         tracing::warn!(target: "polylock", ?ttl, ?sensible,
             "the TTL is short for the time in which a majority of the nodes answers: choose a longer one, or nearer nodes");
     }

@@ -6,15 +6,14 @@
 pub(crate) use self::vote::{Call, Vote};
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 
 use lock_core::backend::{AcquireRequest, Armed, Lease, ReleaseOutcome};
 use lock_core::{Error, ErrorKind, FencingToken, HoldState, Result};
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
-
-use crate::node::lock;
 
 /// All votes of one request of the quorum.
 pub(crate) struct Votes {
@@ -75,11 +74,11 @@ impl Votes {
     }
 
     pub(crate) fn begin_acquire(&self) {
-        lock(&self.state).acquires += 1;
+        self.state.lock().acquires += 1;
     }
 
     pub(crate) fn end_acquire(&self) {
-        lock(&self.state).acquires -= 1;
+        self.state.lock().acquires -= 1;
     }
 
     pub(crate) fn note_sent(&self) {
@@ -92,7 +91,7 @@ impl Votes {
 
     /// Records a vote before it is sent. False if the request has ended.
     pub(crate) fn record(&self, vote: &Arc<Vote>) -> bool {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let may_ask = state.phase != Phase::Ended;
         if may_ask {
             state.asked.push(vote.clone());
@@ -102,7 +101,7 @@ impl Votes {
 
     /// The node has nothing of it any more.
     pub(crate) fn forget(&self, vote: &Arc<Vote>) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.asked.retain(|known| !Arc::ptr_eq(known, vote));
         take_if(&mut state.of_hold, vote);
         drop(state);
@@ -114,7 +113,7 @@ impl Votes {
     /// # Errors
     /// If the request has ended meanwhile: then its lease is not armed. If too few votes are live.
     pub(crate) fn grant(&self, token: FencingToken, votes: &[Arc<Vote>], needed: usize) -> Result<Armed> {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         if state.phase != Phase::Acquiring {
             return Err(Error::new(ErrorKind::Unexpected, "this request was abandoned"));
         }
@@ -129,7 +128,7 @@ impl Votes {
 
     /// Adds a vote to the hold. False if the hold has ended, or has one of that node.
     pub(crate) fn add(&self, vote: &Arc<Vote>) -> bool {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let fits = matches!(state.phase, Phase::Held(_)) && state.of_hold[vote.node].is_none();
         if fits {
             state.of_hold[vote.node] = Some(vote.clone());
@@ -139,13 +138,13 @@ impl Votes {
 
     /// The node has answered the release of its vote.
     pub(crate) fn note_released(&self, vote: &Arc<Vote>, outcome: ReleaseOutcome) {
-        lock(&self.state).released[vote.node] = Some(outcome);
+        self.state.lock().released[vote.node] = Some(outcome);
         self.forget(vote);
     }
 
     /// How many nodes have ended our vote, and how many have none of ours as far as is known.
     pub(crate) fn released(&self) -> (usize, usize) {
-        let state = lock(&self.state);
+        let state = self.state.lock();
         let has_vote = |node: usize| state.asked.iter().any(|vote| vote.node == node);
         let ended = |node: &usize| state.released[*node] == Some(ReleaseOutcome::Released);
         let nodes = 0..state.released.len();
@@ -163,7 +162,7 @@ impl Votes {
 
     /// How many nodes have ended our vote, or may have without our knowing.
     pub(crate) fn perhaps_released(&self) -> usize {
-        let state = lock(&self.state);
+        let state = self.state.lock();
         let is_unknown = |node: usize| {
             let mut asked = state.asked.iter().filter(|vote| vote.node == node);
             asked.any(|vote| vote.may_be_released())
@@ -174,12 +173,12 @@ impl Votes {
 
     /// The vote makes the hold no more. False if it did not.
     pub(crate) fn remove(&self, vote: &Arc<Vote>) -> bool {
-        take_if(&mut lock(&self.state).of_hold, vote)
+        take_if(&mut self.state.lock().of_hold, vote)
     }
 
     /// The hold's token, while it is held.
     pub(crate) fn token(&self) -> Option<FencingToken> {
-        match lock(&self.state).phase {
+        match self.state.lock().phase {
             Phase::Held(token) => Some(token),
             Phase::Acquiring | Phase::Ended => None,
         }
@@ -187,7 +186,7 @@ impl Votes {
 
     /// No vote of it counts from now on.
     pub(crate) fn end(&self) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.phase = Phase::Ended;
         state.ended_at.get_or_insert_with(Instant::now);
         drop(state);
@@ -195,7 +194,7 @@ impl Votes {
     }
 
     pub(crate) fn has_ended(&self) -> bool {
-        lock(&self.state).phase == Phase::Ended
+        self.state.lock().phase == Phase::Ended
     }
 
     /// Waits until it has ended.
@@ -213,7 +212,7 @@ impl Votes {
         loop {
             // Hears of each change from here on.
             let changed = self.changed.notified();
-            if is_so(&lock(&self.state)) {
+            if is_so(&self.state.lock()) {
                 return;
             }
             changed.await;
@@ -222,24 +221,24 @@ impl Votes {
 
     /// All that may have left something at their nodes.
     pub(crate) fn asked(&self) -> Vec<Arc<Vote>> {
-        lock(&self.state).asked.clone()
+        self.state.lock().asked.clone()
     }
 
     /// How many nodes have nothing of it.
     pub(crate) fn clean_nodes(&self) -> usize {
-        let state = lock(&self.state);
+        let state = self.state.lock();
         let is_clean = |node: &usize| !state.asked.iter().any(|vote| vote.node == *node);
         (0..state.of_hold.len()).filter(is_clean).count()
     }
 
     /// Whether the node may have anything of it.
     pub(crate) fn may_be_at(&self, node: usize) -> bool {
-        lock(&self.state).asked.iter().any(|vote| vote.node == node)
+        self.state.lock().asked.iter().any(|vote| vote.node == node)
     }
 
     /// Those that make the hold.
     pub(crate) fn of_hold(&self) -> Vec<Arc<Vote>> {
-        lock(&self.state).of_hold.iter().flatten().cloned().collect()
+        self.state.lock().of_hold.iter().flatten().cloned().collect()
     }
 
     /// Their leases.
@@ -271,7 +270,7 @@ impl Votes {
 
     /// Whether it is known that nobody needs it any more.
     pub(crate) fn is_over(&self) -> bool {
-        let state = lock(&self.state);
+        let state = self.state.lock();
         let expired = |ended: Instant| ended.elapsed() > 2 * self.request.ttl();
         match state.phase {
             Phase::Acquiring if state.acquires > 0 => false,
@@ -289,7 +288,7 @@ fn take_if(votes: &mut [Option<Arc<Vote>>], vote: &Arc<Vote>) -> bool {
 
 impl fmt::Debug for Votes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let state = lock(&self.state);
+        let state = self.state.lock();
         f.debug_struct("Votes")
             .field("request", &self.request)
             .field("phase", &state.phase)

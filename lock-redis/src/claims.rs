@@ -6,10 +6,10 @@
 //! tombstone, by which the server refuses the late acquire.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use lock_core::backend::HolderId;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 /// One for each holder id that may have left something.
@@ -53,14 +53,14 @@ impl Claims {
 
     /// Whether a request over this connection may overtake an acquire of this holder id.
     pub(crate) fn may_overtake(&self, holder: HolderId, generation: u64) -> bool {
-        let recent = self.lock();
+        let recent = self.0.lock();
         let claim = recent.get(holder);
         claim.is_some_and(|claim| claim.generations.iter().any(|sent| *sent != generation))
     }
 
     /// Whether this holder id may have left anything.
     pub(crate) fn contain(&self, holder: HolderId) -> bool {
-        self.lock().get(holder).is_some()
+        self.0.lock().get(holder).is_some()
     }
 
     /// Notes that this holder id may have a queue entry.
@@ -70,22 +70,17 @@ impl Claims {
 
     /// Forgets this holder id: the server has ended whatever it had, for good.
     pub(crate) fn remove(&self, holder: HolderId) {
-        self.lock().remove(holder);
+        self.0.lock().remove(holder);
     }
 
     fn record(&self, holder: HolderId, generation: Option<u64>) {
-        let mut recent = self.lock();
+        let mut recent = self.0.lock();
         let claim = recent.entry(holder, Instant::now());
         if let Some(generation) = generation
             && !claim.generations.contains(&generation)
         {
             claim.generations.push(generation);
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Recent> {
-        // Every critical section leaves it whole.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

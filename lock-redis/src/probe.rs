@@ -2,9 +2,9 @@
 //! lose some.
 
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
 
 use lock_core::{Error, ErrorKind, Result};
+use parking_lot::Mutex;
 use redis::{Cmd, InfoDict, Value, cmd, from_redis_value_ref};
 
 pub(crate) mod permissions;
@@ -130,7 +130,7 @@ impl Probe {
 
     /// The findings about the last server that was connected to.
     pub(crate) fn findings(&self) -> Vec<Finding> {
-        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = self.last.lock();
         last.as_ref()
             .map(|reported| reported.findings.clone())
             .unwrap_or_default()
@@ -140,7 +140,7 @@ impl Probe {
     fn unreported(&self, run: Option<String>, findings: Vec<Finding>) -> Vec<Finding> {
         let reported = Reported { run, findings };
         // Every critical section leaves it whole.
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.last.lock();
         let known = last
             .take()
             .filter(|last| last.run == reported.run)

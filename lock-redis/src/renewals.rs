@@ -5,13 +5,14 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared, WeakShared};
 use lock_core::backend::{HolderId, SentAt};
 use lock_core::{Error, Result};
+use parking_lot::Mutex;
 use tokio::runtime::{self, Handle};
 
 use crate::client::Client;
@@ -150,7 +151,7 @@ impl Renewals {
         };
         let outcome = client.renewals.join(client, route, what, entry).await;
         drop(asker);
-        let answer = *lock(&answer);
+        let answer = *answer.lock();
         (outcome, answer)
     }
 
@@ -168,11 +169,11 @@ impl Renewals {
             slot: route.slot(),
             runtime: Handle::try_current().ok().map(|runtime| runtime.id()),
         };
-        let mut open = lock(&self.open);
+        let mut open = self.open.lock();
         if let Some(batch) = open.get(&group)
             && let Some(renewing) = batch.renewing.upgrade()
         {
-            let mut entries = lock(&batch.entries);
+            let mut entries = batch.entries.lock();
             // Those of a batch that was sent are taken out.
             if (1..MOST).contains(&entries.len()) {
                 entries.push(entry);
@@ -193,7 +194,7 @@ impl Renewals {
 
     /// Nothing more joins the batch.
     fn close(&self, group: Group, entries: &Arc<Mutex<Vec<Entry>>>) -> Vec<Entry> {
-        let mut open = lock(&self.open);
+        let mut open = self.open.lock();
         // It may have been full, and another one may have taken its place.
         if open
             .get(&group)
@@ -201,7 +202,7 @@ impl Renewals {
         {
             open.remove(&group);
         }
-        std::mem::take(&mut lock(entries))
+        std::mem::take(&mut entries.lock())
     }
 }
 
@@ -226,7 +227,7 @@ async fn send(client: Arc<Client>, mut route: Route, group: Group, entries: Arc<
         Ok(reply) => match protocol::renewed_together(&reply, entries.len()) {
             Some(answers) => {
                 for (entry, renewed) in entries.iter().zip(answers) {
-                    *lock(&entry.answer) = Some(renewed);
+                    *entry.answer.lock() = Some(renewed);
                 }
                 Outcome::Answered(sent, route)
             }
@@ -238,15 +239,10 @@ async fn send(client: Arc<Client>, mut route: Route, group: Group, entries: Arc<
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Every critical section leaves it whole.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl fmt::Debug for Renewals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Renewals")
-            .field("open", &lock(&self.open).len())
+            .field("open", &self.open.lock().len())
             .finish()
     }
 }

@@ -5,12 +5,13 @@
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use lock_core::Error;
 use lock_core::backend::{AcquireRequest, Busy, HolderId, Lease, LostCause};
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
@@ -286,12 +287,12 @@ struct Registry {
 impl Claims {
     /// Whether the id was released or abandoned.
     pub(crate) fn is_retired(&self, holder: HolderId) -> bool {
-        self.registry().retired.contains(&holder)
+        self.0.lock().retired.contains(&holder)
     }
 
     /// The claim of this request; if there is none, a new one with this directory and prefix. `None` if its id is retired.
     pub(crate) fn open(&self, request: &AcquireRequest, new: impl FnOnce() -> (String, String)) -> Option<Arc<Claim>> {
-        let mut registry = self.registry();
+        let mut registry = self.0.lock();
         if registry.retired.contains(&request.holder()) {
             return None;
         }
@@ -307,17 +308,17 @@ impl Claims {
     }
 
     pub(crate) fn get(&self, holder: HolderId) -> Option<Arc<Claim>> {
-        self.registry().open.get(&holder).cloned()
+        self.0.lock().open.get(&holder).cloned()
     }
 
     /// Forgets a claim that left nothing.
     pub(crate) fn close(&self, holder: HolderId) {
-        self.registry().open.remove(&holder);
+        self.0.lock().open.remove(&holder);
     }
 
     /// Forgets a claim that left nothing, and its id never begins again.
     pub(crate) fn retire(&self, holder: HolderId) {
-        let mut registry = self.registry();
+        let mut registry = self.0.lock();
         registry.open.remove(&holder);
         if !registry.retired.contains(&holder) {
             if registry.retired.len() == RETIRED {
@@ -329,12 +330,7 @@ impl Claims {
 
     #[cfg(test)]
     pub(crate) fn is_empty(&self) -> bool {
-        let registry = self.registry();
+        let registry = self.0.lock();
         registry.open.is_empty() && registry.retired.is_empty()
-    }
-
-    /// Every critical section leaves its data whole.
-    fn registry(&self) -> MutexGuard<'_, Registry> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

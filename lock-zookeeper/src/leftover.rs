@@ -2,10 +2,11 @@
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 use tokio::time::{Instant, sleep};
 use zookeeper_client::{Client, Error as DriverError, Stat};
@@ -80,7 +81,7 @@ impl Sweeper {
     /// Deletes kept nodes under this root path that are over, in the background, unless the last sweep began a short time ago.
     pub(crate) fn sweep(&self, session: &Arc<Session>, root: &str) {
         let now = Instant::now();
-        let mut next = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut next = self.0.lock();
         if next.is_none_or(|next| next <= now) {
             *next = Some(now + AGAIN);
             // An error leaves the rest to the next sweep.

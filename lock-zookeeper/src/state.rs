@@ -1,7 +1,8 @@
 //! Whether the servers are there, for programs that want to know without a lock.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 /// Whether a backend's sessions are connected: the worst of them counts. See
@@ -76,7 +77,7 @@ impl States {
 
     fn set(&self, session: usize, state: SessionState) {
         // Every critical section leaves it whole.
-        let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sessions = self.sessions.lock();
         let before = std::mem::replace(&mut sessions[session], state);
         let has_ended = state == SessionState::Ended && before != state;
         let state = summarize(&sessions);

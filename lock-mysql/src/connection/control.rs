@@ -1,10 +1,11 @@
 //! The connections for what cannot be done on the connection that it is about, such as ending it.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use lock_core::backend::AcquireRequest;
 use lock_core::{Error, ErrorKind, Result};
+use parking_lot::Mutex;
 use tokio::runtime;
 use tokio::task::JoinSet;
 
@@ -101,7 +102,7 @@ impl ControlConnections {
             .of_this_runtime()
             .ok_or_else(|| SqlError::NoRuntime.into_lock_error())?;
         let asked = control.live().map(|live| live.identity());
-        if asked.is_some() && *control.checked() == asked {
+        if asked.is_some() && *control.checked.lock() == asked {
             return Ok(true);
         }
         let found = find_connection(session.identity(), async |sql| {
@@ -111,15 +112,18 @@ impl ControlConnections {
         let is_found = found.await?.is_some();
         if is_found {
             // If it was made anew meanwhile, nobody knows which of both has answered.
-            *control.checked() = asked;
+            *control.checked.lock() = asked;
         }
         Ok(is_found)
     }
 
     /// Makes those of all runtimes anew when they are next used.
     pub(crate) fn leave(&self) {
-        let by_runtime = self.by_runtime.lock().unwrap_or_else(PoisonError::into_inner);
-        let left: Vec<_> = by_runtime.values().map(|control| control.lock().take()).collect();
+        let by_runtime = self.by_runtime.lock();
+        let left: Vec<_> = by_runtime
+            .values()
+            .map(|control| control.session.lock().take())
+            .collect();
         drop(by_runtime);
         // Outside the lock.
         drop(left);
@@ -150,7 +154,7 @@ impl ControlConnections {
     /// `None` outside a runtime.
     fn of_this_runtime(&self) -> Option<Arc<ControlConnection>> {
         let here = current_runtime()?;
-        let mut by_runtime = self.by_runtime.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut by_runtime = self.by_runtime.lock();
         if let Some(control) = by_runtime.get(&here) {
             return Some(control.clone());
         }
@@ -236,12 +240,12 @@ impl ControlConnection {
 
     /// The connection, if it is there.
     fn live(&self) -> Option<Arc<Session>> {
-        self.lock().clone().filter(|session| !session.has_ended())
+        self.session.lock().clone().filter(|session| !session.has_ended())
     }
 
     /// This connection broke.
     fn forget(&self, session: &Arc<Session>) {
-        self.lock().take_if(|kept| Arc::ptr_eq(kept, session));
+        self.session.lock().take_if(|kept| Arc::ptr_eq(kept, session));
     }
 
     /// The connection, or a new one.
@@ -257,17 +261,9 @@ impl ControlConnection {
         if let Ok(session) = &opened {
             session.keep_open();
             drop(session.set_idle());
-            *self.lock() = Some(session.clone());
+            *self.session.lock() = Some(session.clone());
         }
         attempt.finish(opened.as_ref().map(|_| ()).map_err(Clone::clone));
         opened
-    }
-
-    fn checked(&self) -> MutexGuard<'_, Option<Identity>> {
-        self.checked.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<Arc<Session>>> {
-        self.session.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

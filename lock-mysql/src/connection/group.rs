@@ -6,12 +6,13 @@
 
 use std::fmt;
 use std::future::pending;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use lock_core::backend::AcquireRequest;
 use lock_core::{Error, Result};
+use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep};
 
@@ -99,14 +100,14 @@ impl ConnectionGroup {
 
     /// A connection that has nothing to do, if there is one.
     pub(crate) fn idle(&self) -> Option<Arc<Member>> {
-        let members = self.0.lock();
+        let members = self.0.members.lock();
         let mut idle = members.iter().filter(|member| member.is_idle());
         idle.find(|member| !member.session.has_ended()).cloned()
     }
 
     /// Whether all connections have answered a short while ago.
     pub(crate) fn is_fresh(&self) -> bool {
-        let members = self.0.lock();
+        let members = self.0.members.lock();
         members.len() >= self.0.ahead && members.iter().all(|member| member.is_fresh())
     }
 
@@ -187,7 +188,7 @@ impl ConnectionGroup {
         let Ok(runtime) = Handle::try_current() else {
             return;
         };
-        let members = self.0.lock().clone();
+        let members = self.0.members.lock().clone();
         for member in members.into_iter().filter(|member| member.silent_for().is_zero()) {
             let (group, limit) = (self.clone(), self.0.dialer.config().response_timeout());
             runtime.spawn(async move {
@@ -209,7 +210,7 @@ enum Usable {
 
 impl Shared {
     fn usable(&self) -> Usable {
-        let mut members = self.lock();
+        let mut members = self.members.lock();
         members.retain(|member| !member.session.has_ended());
         let Some(best) = members.iter().min_by_key(|member| member.rank()).cloned() else {
             return Usable::None;
@@ -237,12 +238,12 @@ impl Shared {
     }
 
     fn has_members(&self) -> bool {
-        self.lock().iter().any(|member| !member.session.has_ended())
+        self.members.lock().iter().any(|member| !member.session.has_ended())
     }
 
     /// Whether there are as many connections as are made ahead, one of them good.
     fn is_complete(&self) -> bool {
-        self.good().is_some() && self.lock().len() >= self.ahead
+        self.good().is_some() && self.members.lock().len() >= self.ahead
     }
 
     async fn dial(&self) -> Result<Arc<Member>, ConnectError> {
@@ -264,7 +265,7 @@ impl Shared {
             waiting: Mutex::default(),
         });
         self.used.store(true, Ordering::Relaxed);
-        let mut members = self.lock();
+        let mut members = self.members.lock();
         members.retain(|member| !member.session.has_ended());
         // Two that were made at the same time.
         if members.len() < self.most {
@@ -274,11 +275,7 @@ impl Shared {
     }
 
     fn forget(&self, member: &Member) {
-        self.lock().retain(|kept| !std::ptr::eq(&**kept, member));
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<Arc<Member>>> {
-        self.members.lock().unwrap_or_else(PoisonError::into_inner)
+        self.members.lock().retain(|kept| !std::ptr::eq(&**kept, member));
     }
 }
 
@@ -289,27 +286,30 @@ impl Member {
 
     /// Whether it served before, so that the server may have closed it since.
     pub(crate) fn is_reused(&self) -> bool {
-        self.lock().answered.is_some()
+        self.waiting.lock().answered.is_some()
     }
 
     fn is_idle(&self) -> bool {
-        self.lock().jobs == 0
+        self.waiting.lock().jobs == 0
     }
 
     fn is_fresh(&self) -> bool {
-        self.lock().answered.is_some_and(|at| at.elapsed() < FRESH)
+        self.waiting.lock().answered.is_some_and(|at| at.elapsed() < FRESH)
     }
 
     /// The smallest is the best: one that has nothing to do, and for longest, so that all are used.
     fn rank(&self) -> (Duration, Option<Instant>) {
-        let waiting = self.lock();
+        let waiting = self.waiting.lock();
         let silent = waiting.since.map_or(Duration::ZERO, |since| since.elapsed());
         (silent, waiting.answered)
     }
 
     /// How long jobs have been waiting for an answer; zero if there are none.
     fn silent_for(&self) -> Duration {
-        self.lock().since.map_or(Duration::ZERO, |since| since.elapsed())
+        self.waiting
+            .lock()
+            .since
+            .map_or(Duration::ZERO, |since| since.elapsed())
     }
 
     /// Returns when jobs have been waiting for so long, and none was answered.
@@ -321,10 +321,6 @@ impl Member {
             sleep(rest).await;
         }
         limit
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -345,7 +341,7 @@ struct WaitingJob<'a> {
 
 impl<'a> WaitingJob<'a> {
     fn begin(member: &'a Member) -> Self {
-        let mut waiting = member.lock();
+        let mut waiting = member.waiting.lock();
         waiting.jobs += 1;
         waiting.since.get_or_insert_with(Instant::now);
         drop(waiting);
@@ -358,7 +354,7 @@ impl<'a> WaitingJob<'a> {
 
 impl Drop for WaitingJob<'_> {
     fn drop(&mut self) {
-        let mut waiting = self.member.lock();
+        let mut waiting = self.member.waiting.lock();
         waiting.jobs -= 1;
         let now = Instant::now();
         if self.is_answered {
@@ -375,7 +371,7 @@ impl Drop for WaitingJob<'_> {
 impl fmt::Debug for ConnectionGroup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ConnectionGroup")
-            .field("members", &self.0.lock().len())
+            .field("members", &self.0.members.lock().len())
             .finish_non_exhaustive()
     }
 }

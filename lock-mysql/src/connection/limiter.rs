@@ -1,9 +1,9 @@
 //! When the server may be dialled. A server that is down must not be flooded with dials, and one that is back must be
 //! noticed soon.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
@@ -90,7 +90,7 @@ impl DialLimiter {
     /// # Cancel safety
     /// May be dropped at any point.
     pub(super) async fn turn<T>(&self, served: impl Fn() -> Option<T>) -> Result<Turn<'_, T>, ConnectError> {
-        let before = self.lock().begun;
+        let before = self.state.lock().begun;
         loop {
             let changed = self.changed.notified();
             tokio::pin!(changed);
@@ -98,7 +98,7 @@ impl DialLimiter {
             if let Some(served) = served() {
                 return Ok(Turn::Served(served));
             }
-            let step = self.lock().step(before, Instant::now());
+            let step = self.state.lock().step(before, Instant::now());
             match step {
                 Step::Dial(number) => return Ok(Turn::Dial(DialAttempt { limiter: self, number })),
                 Step::Failed(failure) => return Err(failure),
@@ -112,16 +112,12 @@ impl DialLimiter {
 
     /// A connection broke, perhaps with all others: until a dial succeeds, dials go out one at a time.
     pub(super) fn suspect_outage(&self) {
-        self.lock().reached = false;
+        self.state.lock().reached = false;
     }
 
     /// Why the server was not reached when it was last dialled.
     pub(super) fn failure(&self) -> Option<ConnectError> {
-        self.lock().failure.as_ref().map(|(_, failure)| failure.clone())
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().failure.as_ref().map(|(_, failure)| failure.clone())
     }
 }
 
@@ -177,14 +173,14 @@ impl State {
 
 impl DialAttempt<'_> {
     pub(super) fn finish(self, outcome: Result<(), ConnectError>) {
-        self.limiter.lock().end(self.number, Some(outcome));
+        self.limiter.state.lock().end(self.number, Some(outcome));
         // Its drop wakes the others.
     }
 }
 
 impl Drop for DialAttempt<'_> {
     fn drop(&mut self) {
-        self.limiter.lock().end(self.number, None);
+        self.limiter.state.lock().end(self.number, None);
         self.limiter.changed.notify_waiters();
     }
 }
@@ -270,10 +266,10 @@ mod tests {
             panic!("it is free");
         };
         let connection = Mutex::new(None);
-        let waiting = limiter.turn(|| *connection.lock().unwrap());
+        let waiting = limiter.turn(|| *connection.lock());
         tokio::pin!(waiting);
         assert!(waiting.as_mut().now_or_never().is_none());
-        *connection.lock().unwrap() = Some(7);
+        *connection.lock() = Some(7);
         attempt.finish(Ok(()));
         assert!(matches!(waiting.await, Ok(Turn::Served(7))));
 

@@ -2,10 +2,10 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::task::AtomicWaker;
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
@@ -53,11 +53,11 @@ impl LastAnswer {
 
     /// The server answers now.
     pub(crate) fn note(&self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        *self.0.lock() = Instant::now();
     }
 
     pub(crate) fn at(&self) -> Instant {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.0.lock()
     }
 }
 

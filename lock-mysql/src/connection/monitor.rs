@@ -7,9 +7,10 @@
 use std::collections::HashMap;
 use std::future::Future;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -48,7 +49,7 @@ pub(super) struct RegisteredHold {
 impl HoldRegistry {
     /// `check` is notified when the connection is to ask the server itself.
     pub(super) fn add(self: &Arc<Self>, identity: Identity, check: Arc<Notify>) -> RegisteredHold {
-        let mut entries = self.lock();
+        let mut entries = self.entries.lock();
         entries.added += 1;
         let number = entries.added;
         let entry = Entry {
@@ -69,7 +70,7 @@ impl HoldRegistry {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.lock().by_number.is_empty()
+        self.entries.lock().by_number.is_empty()
     }
 
     /// Checks the connections for as long as it is polled. `ask` returns for each of some identities whether the server has
@@ -106,26 +107,23 @@ impl HoldRegistry {
 
     /// Those that carry their hold for a while: most holds end before.
     fn due(&self) -> Vec<Entry> {
-        let entries = self.lock();
+        let entries = self.entries.lock();
         let is_due = |entry: &&Entry| entry.since.elapsed() >= CHECK_INTERVAL / 2;
         entries.by_number.values().filter(is_due).cloned().collect()
     }
 
     fn check_all(&self) {
-        self.lock()
+        self.entries
+            .lock()
             .by_number
             .values()
             .for_each(|entry| entry.check.notify_one());
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Entries> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for RegisteredHold {
     fn drop(&mut self) {
-        self.registry.lock().by_number.remove(&self.number);
+        self.registry.entries.lock().by_number.remove(&self.number);
     }
 }
 
@@ -174,7 +172,7 @@ mod tests {
     async fn one_that_is_missing_asks_itself() {
         let missing = Mutex::new(None);
         let checked = monitored(|identities| {
-            let missing = *missing.lock().unwrap().get_or_insert(identities[0]);
+            let missing = *missing.lock().get_or_insert(identities[0]);
             async move { Some(identities.iter().map(|identity| *identity != missing).collect()) }
         })
         .await;

@@ -1,7 +1,8 @@
 //! How many connections may be in use.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 /// The permits to have a connection in use.
@@ -48,12 +49,12 @@ impl PoolPermits {
     }
 
     pub(super) fn taken(&self) -> usize {
-        self.lock().taken
+        self.counts.lock().taken
     }
 
     /// `None` while so many wait that only a quarter of all is left, for those whose name may be free.
     pub(super) fn try_wait(self: &Arc<Self>) -> Option<WaitPermit> {
-        let mut counts = self.lock();
+        let mut counts = self.counts.lock();
         if counts.waiting >= self.all - self.all / 4 {
             return None;
         }
@@ -62,7 +63,7 @@ impl PoolPermits {
     }
 
     pub(super) fn try_take(self: &Arc<Self>) -> Option<PoolPermit> {
-        let mut counts = self.lock();
+        let mut counts = self.counts.lock();
         if counts.taken == self.all {
             return None;
         }
@@ -85,38 +86,30 @@ impl PoolPermits {
             freed.await;
         }
     }
-
-    fn lock(&self) -> MutexGuard<'_, Counts> {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Drop for PoolPermit {
     fn drop(&mut self) {
-        self.0.lock().taken -= 1;
+        self.0.counts.lock().taken -= 1;
         self.0.freed.notify_waiters();
     }
 }
 
 impl Drop for WaitPermit {
     fn drop(&mut self) {
-        self.0.lock().waiting -= 1;
+        self.0.counts.lock().waiting -= 1;
     }
 }
 
 impl PermitSlot {
     pub(super) fn put(&self, permit: PoolPermit) {
         // The one before goes outside the lock.
-        let before = self.lock().replace(permit);
+        let before = self.0.lock().replace(permit);
         drop(before);
     }
 
     pub(super) fn take(&self) -> Option<PoolPermit> {
-        self.lock().take()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<PoolPermit>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().take()
     }
 }
 

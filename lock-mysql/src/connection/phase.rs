@@ -1,10 +1,11 @@
 //! What a connection is doing, and the hold that it carries.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use lock_core::backend::{AcquireRequest, HolderId, Lease, SentAt};
 use lock_core::{Error, LostCause};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::monitor::{CHECK_INTERVAL, RegisteredHold};
@@ -144,7 +145,7 @@ pub(super) struct LeaseSlot(Arc<Mutex<Option<Lease>>>);
 impl LeaseSlot {
     /// From now on a loss is this lease's. False if the hold has ended.
     pub(super) fn pass_to(&self, next: &Lease) -> bool {
-        let mut slot = self.lock();
+        let mut slot = self.0.lock();
         let is_held = slot.is_some();
         if is_held {
             *slot = Some(next.clone());
@@ -163,11 +164,7 @@ impl LeaseSlot {
     }
 
     fn take(&self) -> Option<Lease> {
-        self.lock().take()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<Lease>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().take()
     }
 }
 
@@ -227,7 +224,7 @@ impl CarriedHold {
 
     /// A ping that was sent then counts as a renewal: by it, too, the server keeps the hold for [`Expiry::wait_timeout`].
     pub(super) fn count_ping_as_renewal(&self, sent: SentAt) {
-        let lease = self.lease.lock().clone();
+        let lease = self.lease.0.lock().clone();
         if let Some(lease) = lease
             && !self.expiry.fixed
         {

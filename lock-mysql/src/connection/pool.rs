@@ -1,10 +1,11 @@
 //! The connections for holds and waiters: as many as are allowed, kept for a while when they are not needed.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use lock_core::backend::AcquireRequest;
 use lock_core::{Error, ErrorKind, Result};
+use parking_lot::Mutex;
 use tokio::time::timeout;
 
 use super::control::ControlConnections;
@@ -92,7 +93,7 @@ impl Pool {
     pub(crate) fn give_back(&self, session: Arc<Session>) {
         // The permit is kept until the connection is among the idle ones: another caller would open a new one.
         let _permit = session.set_idle();
-        let mut idle = self.idle();
+        let mut idle = self.idle.lock();
         // Those that were idle for longest end first.
         while idle.front().is_some_and(|session| session.has_ended()) {
             idle.pop_front();
@@ -102,7 +103,7 @@ impl Pool {
 
     /// Keeps a connection that nobody had asked for, unless there are others.
     pub(crate) fn offer(&self, session: Arc<Session>) {
-        if self.idle().is_empty() {
+        if self.idle.lock().is_empty() {
             self.give_back(session);
         }
     }
@@ -114,7 +115,7 @@ impl Pool {
 
     /// A connection broke, perhaps with all others: forgets the idle ones, and dials one at a time until one succeeds.
     pub(crate) fn suspect_outage(&self) {
-        self.idle().clear();
+        self.idle.lock().clear();
         self.dialer.suspect_outage();
     }
 
@@ -143,7 +144,7 @@ impl Pool {
     /// room for a new one.
     fn pop(&self) -> Option<Arc<Session>> {
         let here = current_runtime();
-        let mut idle = self.idle();
+        let mut idle = self.idle.lock();
         let usable = idle
             .iter()
             .rposition(|session| Some(session.runtime()) == here && !session.has_ended());
@@ -154,10 +155,6 @@ impl Pool {
             idle.pop_front();
         }
         None
-    }
-
-    fn idle(&self) -> MutexGuard<'_, VecDeque<Arc<Session>>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

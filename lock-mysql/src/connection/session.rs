@@ -2,12 +2,13 @@
 
 use std::fmt;
 use std::future::pending;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use lock_core::backend::{HolderId, Lease, SentAt};
 use lock_core::{Error, LostCause};
+use parking_lot::Mutex;
 use sqlx::mysql::MySqlConnectOptions;
 use tokio::runtime::{self, Handle};
 use tokio::sync::{mpsc, oneshot};
@@ -236,7 +237,7 @@ impl Session {
 
     /// From now on the connection carries this hold; if it has ended already, the hold is lost at once.
     pub(crate) fn carry(&self, hold: CarriedHold) {
-        *self.carried() = Some((hold.holder(), hold.lease().clone()));
+        *self.carried.lock() = Some((hold.holder(), hold.lease().clone()));
         // A command that nobody takes is dropped, and a `CarriedHold` that is dropped is lost.
         drop(self.commands.send(Command::Carry(hold)));
     }
@@ -244,14 +245,10 @@ impl Session {
     /// Passes the hold on to the next one under the same holder id: from now on a loss is that lease's. False if the
     /// connection does not carry this holder's hold any more.
     pub(crate) fn pass(&self, holder: HolderId, next: &Lease) -> bool {
-        let carried = self.carried();
+        let carried = self.carried.lock();
         carried
             .as_ref()
             .is_some_and(|(carried, lease)| *carried == holder && lease.pass_to(next))
-    }
-
-    fn carried(&self) -> MutexGuard<'_, Option<(HolderId, LeaseSlot)>> {
-        self.carried.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Nothing is under way: the connection stays open for a while. Gives back the permit.
@@ -294,7 +291,7 @@ impl Session {
 
     /// The same, and a hold that it carries is lost for this reason.
     fn abort_because(&self, error: &SqlError) {
-        let carried = self.carried().as_ref().map(|(_, lease)| lease.clone());
+        let carried = self.carried.lock().as_ref().map(|(_, lease)| lease.clone());
         if let Some(lease) = carried {
             lease.lose(LostCause::Disconnected, Some(error.why_lost()));
         }

@@ -4,10 +4,11 @@
 //! connections of these acquires are ended at the server before their holder id is retired.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use lock_core::backend::HolderId;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::connection::Session;
@@ -48,14 +49,14 @@ impl Claims {
 
     /// The connections on which the server may still execute an acquire of this id.
     pub(super) fn unanswered(&self, holder: HolderId) -> Vec<Arc<Session>> {
-        let recent = self.lock();
+        let recent = self.0.lock();
         let claim = recent.today.get(&holder).or_else(|| recent.yesterday.get(&holder));
         claim.cloned().unwrap_or_default()
     }
 
     /// Nothing of this id is under way any more.
     pub(super) fn remove(&self, holder: HolderId) {
-        let mut recent = self.lock();
+        let mut recent = self.0.lock();
         let forgotten = recent
             .today
             .remove(&holder)
@@ -66,12 +67,7 @@ impl Claims {
     }
 
     fn record(&self, holder: HolderId, session: &Arc<Session>) {
-        self.lock().record(holder, session, Instant::now());
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Recent> {
-        // Every critical section leaves it whole.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().record(holder, session, Instant::now());
     }
 }
 

@@ -1,11 +1,11 @@
 //! Exclusive holds that become readers'.
 
 use std::collections::HashSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use lock_core::backend::{HolderId, Renewal};
 use lock_core::{HoldState, Result};
+use parking_lot::Mutex;
 
 use super::hold::{Form, LeaseHold};
 use super::lock_error;
@@ -18,19 +18,15 @@ pub(super) struct Downgrades(Mutex<HashSet<HolderId>>);
 
 impl Downgrades {
     pub(super) fn contains(&self, holder: HolderId) -> bool {
-        self.lock().contains(&holder)
+        self.0.lock().contains(&holder)
     }
 
     pub(super) fn remove(&self, holder: HolderId) {
-        self.lock().remove(&holder);
+        self.0.lock().remove(&holder);
     }
 
     fn insert(&self, holder: HolderId) {
-        self.lock().insert(holder);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashSet<HolderId>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().insert(holder);
     }
 }
 

@@ -1,7 +1,7 @@
 //! A hold: renew, release, downgrade, pass.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -9,6 +9,7 @@ use lock_core::backend::{
     AcquireRequest, Hold, HolderId, Lease, Mode, ReleaseOptions, ReleaseOutcome, Renewal, SentAt,
 };
 use lock_core::{Error, ErrorKind, FencingToken, HoldState, LockName, Result};
+use parking_lot::Mutex;
 use tokio::time::sleep;
 
 use super::{Shared, lock_error};
@@ -120,11 +121,11 @@ impl LeaseHold {
     }
 
     fn form(&self) -> Form {
-        *self.form.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.form.lock()
     }
 
     pub(super) fn set_form(&self, form: Form) {
-        *self.form.lock().unwrap_or_else(PoisonError::into_inner) = form;
+        *self.form.lock() = form;
     }
 
     async fn try_renew(&self, ttl: Duration) -> Result<Renewal> {

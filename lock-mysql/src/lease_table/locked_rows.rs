@@ -6,10 +6,10 @@
 //! succeeds. Renewals never wait for a row, and do not try again for long if the name is noted.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use lock_core::LockName;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 /// The names, and when their row was locked last.
@@ -23,12 +23,12 @@ const MOST: usize = 1000;
 
 impl LockedRows {
     pub(super) fn contains(&self, name: &LockName) -> bool {
-        self.lock().get(name).is_some_and(|seen| seen.elapsed() < KEPT)
+        self.0.lock().get(name).is_some_and(|seen| seen.elapsed() < KEPT)
     }
 
     /// Its row was locked just now.
     pub(super) fn insert(&self, name: &LockName) {
-        let mut names = self.lock();
+        let mut names = self.0.lock();
         if names.len() >= MOST {
             names.retain(|_, seen| seen.elapsed() < KEPT);
         }
@@ -40,11 +40,7 @@ impl LockedRows {
 
     /// Its row could be locked.
     pub(super) fn remove(&self, name: &LockName) {
-        self.lock().remove(name);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<LockName, Instant>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().remove(name);
     }
 }
 
@@ -57,7 +53,7 @@ mod tests {
         let name = |number: usize| LockName::new(format!("name {number}")).unwrap();
         let rows = LockedRows::default();
         (0..2 * MOST).for_each(|number| rows.insert(&name(number)));
-        assert_eq!(rows.lock().len(), MOST);
+        assert_eq!(rows.0.lock().len(), MOST);
         assert!(rows.contains(&name(0)) && !rows.contains(&name(MOST)));
         rows.remove(&name(0));
         assert!(!rows.contains(&name(0)));
@@ -65,6 +61,6 @@ mod tests {
         assert!(!rows.contains(&name(1)));
         rows.insert(&name(MOST));
         rows.insert(&name(MOST + 1));
-        assert_eq!(rows.lock().len(), 2);
+        assert_eq!(rows.0.lock().len(), 2);
     }
 }

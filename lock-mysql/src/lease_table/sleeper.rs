@@ -13,10 +13,11 @@
 //! question after a pause finds.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use lock_core::LockName;
+use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout};
 
@@ -60,7 +61,7 @@ const NAMES_AT_ONCE: usize = 500;
 impl Shared {
     /// By which connection waiters of this process are woken. If there is none, one is made in the background.
     pub(super) fn sleeper(self: &Arc<Self>) -> Awaited {
-        let mut state = self.sleeper.lock();
+        let mut state = self.sleeper.0.lock();
         if !state.is_running
             && state.pause_until.is_none_or(|until| until <= Instant::now())
             && let Ok(runtime) = Handle::try_current()
@@ -123,11 +124,7 @@ impl Shared {
     }
 }
 
-impl Sleeper {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
+impl Sleeper {}
 
 /// The task that sleeps. It ends with the backend, or when nobody waits any more.
 struct Running(Weak<Shared>);
@@ -141,7 +138,7 @@ impl Running {
         let number = rand::random_range(1..=u64::MAX >> 1);
         let limit = shared.config.response_timeout();
         let Ok(session) = shared.dialer.open(Autocommit::On).await else {
-            return shared.sleeper.lock().pause_until = Some(Instant::now() + PAUSE);
+            return shared.sleeper.0.lock().pause_until = Some(Instant::now() + PAUSE);
         };
         let asking = shared.asking.clone();
         drop(shared);
@@ -160,7 +157,7 @@ impl Running {
             return self.pause();
         }
         if let Some(shared) = self.0.upgrade() {
-            shared.sleeper.lock().number = Some(number);
+            shared.sleeper.0.lock().number = Some(number);
             // So that they leave the number.
             shared.waits.wake_all();
         }
@@ -197,7 +194,7 @@ impl Running {
 
     fn pause(&self) {
         if let Some(shared) = self.0.upgrade() {
-            shared.sleeper.lock().pause_until = Some(Instant::now() + PAUSE);
+            shared.sleeper.0.lock().pause_until = Some(Instant::now() + PAUSE);
         }
     }
 }
@@ -205,7 +202,7 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         if let Some(shared) = self.0.upgrade() {
-            let mut state = shared.sleeper.lock();
+            let mut state = shared.sleeper.0.lock();
             state.is_running = false;
             state.number = None;
             drop(state);

@@ -1,11 +1,12 @@
 //! Who waits, and when each asks again.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use lock_core::LockName;
 use lock_core::backend::{AcquireRequest, HolderId, Mode};
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -77,26 +78,26 @@ const FORGOTTEN: Duration = Duration::from_secs(600);
 impl Waits {
     /// Whether this request was refused before.
     pub(super) fn contains(&self, waiter: HolderId) -> bool {
-        self.lock().waiters.contains_key(&waiter)
+        self.0.lock().waiters.contains_key(&waiter)
     }
 
     /// Whether the holder's label is to be asked for: it may have changed.
     pub(super) fn needs_label(&self, waiter: HolderId) -> bool {
         const SOMETIMES: u32 = 16;
-        let registry = self.lock();
+        let registry = self.0.lock();
         let waiter = registry.waiters.get(&waiter);
         waiter.is_none_or(|waiter| waiter.refused.is_multiple_of(SOMETIMES))
     }
 
     /// The label that was found when it was asked for last.
     pub(super) fn label(&self, waiter: HolderId) -> Option<Arc<str>> {
-        self.lock().waiters.get(&waiter)?.label.clone()
+        self.0.lock().waiters.get(&waiter)?.label.clone()
     }
 
     /// Notes a refusal, and returns what is notified if the name may be free.
     pub(super) fn refused(&self, request: &AcquireRequest, label: Option<Arc<str>>, taken: Taken) -> Arc<Notify> {
         let now = Instant::now();
-        let mut registry = self.lock();
+        let mut registry = self.0.lock();
         registry.sweep(now);
         let waiter = registry.waiters.entry(request.holder()).or_insert_with(|| Waiter {
             name: request.name().clone(),
@@ -117,7 +118,7 @@ impl Waits {
 
     /// When to ask again for a name that stays taken for so long.
     pub(super) fn pause(&self, waiter: HolderId, rest: Duration, wakes: Wakes) -> Duration {
-        let registry = self.lock();
+        let registry = self.0.lock();
         let waiter = registry.waiters.get(&waiter);
         let (refused, shares) = waiter.map_or((1, false), |waiter| (waiter.refused, waiter.shares));
         let longest = longest_pause(registry.waiters.len(), wakes, shares);
@@ -125,42 +126,42 @@ impl Waits {
     }
 
     pub(super) fn entry(&self, waiter: HolderId) -> Option<QueueEntry> {
-        self.lock().waiters.get(&waiter)?.entry.clone()
+        self.0.lock().waiters.get(&waiter)?.entry.clone()
     }
 
     pub(super) fn take_entry(&self, waiter: HolderId) -> Option<QueueEntry> {
-        self.lock().waiters.get_mut(&waiter)?.entry.take()
+        self.0.lock().waiters.get_mut(&waiter)?.entry.take()
     }
 
     /// Returns whether the waiter is there.
     pub(super) fn set_entry(&self, waiter: HolderId, entry: Option<QueueEntry>) -> bool {
-        let mut registry = self.lock();
+        let mut registry = self.0.lock();
         let waiter = registry.waiters.get_mut(&waiter);
         waiter.map(|waiter| waiter.entry = entry).is_some()
     }
 
     /// For how long the mark of a waiter stays in the row: until it has asked again.
     pub(super) fn mark_lasts(&self, wakes: Wakes, mode: Mode) -> Duration {
-        longest_pause(self.lock().waiters.len(), wakes, mode != Mode::Exclusive) + LATE
+        longest_pause(self.0.lock().waiters.len(), wakes, mode != Mode::Exclusive) + LATE
     }
 
     pub(super) fn remove(&self, waiter: HolderId) -> Option<Waiter> {
-        self.lock().waiters.remove(&waiter)
+        self.0.lock().waiters.remove(&waiter)
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.lock().waiters.is_empty()
+        self.0.lock().waiters.is_empty()
     }
 
     /// How often somebody was woken. A question that was answered meanwhile may have left the mark for which that was, and is
     /// asked again.
     pub(super) fn calls(&self) -> u64 {
-        self.lock().calls
+        self.0.lock().calls
     }
 
     /// Counts a call, and returns the names of those who are called: their mark is in a row, or they have a queue entry.
     pub(super) fn called(&self) -> Vec<LockName> {
-        let mut registry = self.lock();
+        let mut registry = self.0.lock();
         registry.calls += 1;
         let called = registry.waiters.values().filter(|waiter| waiter.is_called());
         called.map(|waiter| waiter.name.clone()).collect()
@@ -168,7 +169,7 @@ impl Waits {
 
     /// Has all ask.
     pub(super) fn wake_all(&self) {
-        let mut registry = self.lock();
+        let mut registry = self.0.lock();
         registry.calls += 1;
         for waiter in registry.waiters.values() {
             waiter.woken.notify_one();
@@ -177,16 +178,12 @@ impl Waits {
 
     /// Has those ask who are called, wait for a name, and `may_ask`.
     pub(super) fn wake(&self, may_ask: impl Fn(&LockName, HolderId) -> bool) {
-        let registry = self.lock();
+        let registry = self.0.lock();
         for (holder, waiter) in &registry.waiters {
             if waiter.is_called() && may_ask(&waiter.name, *holder) {
                 waiter.woken.notify_one();
             }
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Registry> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -304,6 +301,6 @@ mod tests {
         (0..200).for_each(|_| refuse());
         tokio::time::advance(2 * FORGOTTEN).await;
         (0..200).for_each(|_| refuse());
-        assert!(waits.lock().waiters.len() <= 300, "{}", waits.lock().waiters.len());
+        assert!(waits.0.lock().waiters.len() <= 300, "{}", waits.0.lock().waiters.len());
     }
 }

@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 use std::ops::Deref;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use lock_core::backend::HolderId;
 use lock_core::{Error, ErrorKind, FencingToken, Result};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::connection::Session;
@@ -69,7 +70,7 @@ pub(super) struct Leftover {
 impl Claims {
     /// The claim of this id, new or from an earlier try.
     pub(super) fn enter(&self, holder: HolderId) -> ClaimGuard<'_> {
-        let mut registry = lock(&self.0);
+        let mut registry = self.0.lock();
         registry.sweep();
         let claim = registry.claims.entry(holder).or_default().clone();
         ClaimGuard {
@@ -80,18 +81,18 @@ impl Claims {
     }
 
     pub(super) fn get(&self, holder: HolderId) -> Option<Arc<Claim>> {
-        lock(&self.0).claims.get(&holder).cloned()
+        self.0.lock().claims.get(&holder).cloned()
     }
 
     /// Nothing of this id is left at the server. Returns whether anything was until now.
     pub(super) fn remove(&self, holder: HolderId) -> bool {
-        let forgotten = lock(&self.0).claims.remove(&holder);
+        let forgotten = self.0.lock().claims.remove(&holder);
         // Dropped outside the lock: it may be the last that keeps a connection.
         forgotten.is_some()
     }
 
     fn forget_unused(&self, holder: HolderId, claim: &Arc<Claim>) {
-        let mut registry = lock(&self.0);
+        let mut registry = self.0.lock();
         // Used by the registry and by this call alone: another call for the same id may have begun.
         let forgotten = match Arc::strong_count(claim) <= 2 && claim.leftover().is_none() {
             true => registry.claims.remove(&holder),
@@ -103,7 +104,7 @@ impl Claims {
 
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
-        lock(&self.0).claims.is_empty()
+        self.0.lock().claims.is_empty()
     }
 }
 
@@ -123,7 +124,7 @@ impl Registry {
 impl Claim {
     /// What an earlier try has left.
     pub(super) fn leftover(&self) -> Option<Leftover> {
-        let state = lock(&self.0);
+        let state = self.0.lock();
         Some(Leftover {
             session: state.session.clone()?,
             token: state.token,
@@ -132,7 +133,7 @@ impl Claim {
 
     /// From now on something of this id may be at the server, on this connection.
     pub(super) fn attach(&self, session: &Arc<Session>) -> Result<()> {
-        let mut state = lock(&self.0);
+        let mut state = self.0.lock();
         state.check()?;
         state.session = Some(session.clone());
         state.token = None;
@@ -141,7 +142,7 @@ impl Claim {
 
     /// Nothing of it is on any connection.
     pub(super) fn detach(&self) {
-        let mut state = lock(&self.0);
+        let mut state = self.0.lock();
         state.session = None;
         state.token = None;
         state.ended = None;
@@ -149,7 +150,7 @@ impl Claim {
 
     /// It has the lock.
     pub(super) fn grant(&self, token: FencingToken) -> Result<()> {
-        let mut state = lock(&self.0);
+        let mut state = self.0.lock();
         state.check()?;
         state.token = Some(token);
         Ok(())
@@ -157,7 +158,7 @@ impl Claim {
 
     /// Retires the id, and gives the connection that has to end.
     pub(super) fn abandon(&self) -> Option<Arc<Session>> {
-        let mut state = lock(&self.0);
+        let mut state = self.0.lock();
         state.abandoned = true;
         state.session.clone()
     }
@@ -165,7 +166,7 @@ impl Claim {
     fn is_long_over(&self, now: Instant) -> bool {
         // After that, the server has ended whatever was cut off, unless somebody asked for longer.
         const LONG: Duration = Duration::from_secs(3600);
-        let mut state = lock(&self.0);
+        let mut state = self.0.lock();
         let ended = state.session.as_ref().is_some_and(|session| session.has_ended());
         ended && now - *state.ended.get_or_insert(now) > LONG
     }
@@ -178,10 +179,6 @@ impl State {
         }
         Ok(())
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

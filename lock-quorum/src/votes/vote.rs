@@ -1,16 +1,17 @@
 //! A vote: the request to one node.
 
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use lock_core::backend::request::RequestControl;
 use lock_core::backend::{AcquireRequest, Attempt, Hold, Lease};
 use lock_core::{Error, ErrorKind, FencingToken, HoldState, LostCause, Result};
+use parking_lot::Mutex;
 use tokio::runtime::{Handle, Id};
 use tokio::time::Instant;
 
-use crate::node::{Node, lock};
+use crate::node::Node;
 
 /// A request to one node.
 pub(crate) struct Vote {
@@ -62,35 +63,35 @@ impl Vote {
     }
 
     pub(crate) fn granted(&self, hold: Arc<dyn Hold>) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.token = Some(hold.token());
         state.hold = Some(hold);
     }
 
     pub(crate) fn hold(&self) -> Option<Arc<dyn Hold>> {
-        lock(&self.state).hold.clone()
+        self.state.lock().hold.clone()
     }
 
     pub(crate) fn token(&self) -> Option<FencingToken> {
-        lock(&self.state).token
+        self.state.lock().token
     }
 
     pub(crate) fn raised(&self, token: FencingToken) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.token = state.token.max(Some(token));
     }
 
     /// Its release is about to be sent. Returns whether an earlier one may have been executed.
     pub(crate) fn begin_release(&self) -> bool {
-        std::mem::replace(&mut lock(&self.state).may_be_released, true)
+        std::mem::replace(&mut self.state.lock().may_be_released, true)
     }
 
     pub(crate) fn was_not_released(&self) {
-        lock(&self.state).may_be_released = false;
+        self.state.lock().may_be_released = false;
     }
 
     pub(crate) fn may_be_released(&self) -> bool {
-        lock(&self.state).may_be_released
+        self.state.lock().may_be_released
     }
 
     /// Whether anything of it may have been sent by now.
@@ -101,11 +102,11 @@ impl Vote {
 
     /// A task takes over ending it. False if one has.
     pub(crate) fn begin_clean_up(&self) -> bool {
-        !std::mem::replace(&mut lock(&self.state).is_cleaned_up, true)
+        !std::mem::replace(&mut self.state.lock().is_cleaned_up, true)
     }
 
     pub(crate) fn is_cleaned_up(&self) -> bool {
-        lock(&self.state).is_cleaned_up
+        self.state.lock().is_cleaned_up
     }
 }
 

@@ -1,9 +1,9 @@
 //! To whom connections are made, and by which user and password.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use lock_core::{CredentialSource, Error, ErrorKind, Result};
+use parking_lot::Mutex;
 use redis::io::tcp::{TcpSettings, socket2::TcpKeepalive};
 use redis::{Client, ConnectionInfo, ProtocolVersion};
 
@@ -50,7 +50,7 @@ impl Access {
             return Ok(self.client.clone());
         };
         let credentials = source.get(self.limit).await?;
-        *self.password.lock().unwrap_or_else(PoisonError::into_inner) = Some(credentials.password().to_owned());
+        *self.password.lock() = Some(credentials.password().to_owned());
         let mut settings = self
             .info()
             .redis_settings()
@@ -70,7 +70,7 @@ impl Access {
     /// Hides the source of an error that may quote the password, as a server does that does not know the command for it.
     pub(super) fn hide_quoted(&self, error: &redis::RedisError, shown: Error) -> Error {
         let words = format!("{error} {error:?}");
-        let password = self.password.lock().unwrap_or_else(PoisonError::into_inner);
+        let password = self.password.lock();
         let is_quoted = password
             .as_deref()
             .filter(|password| !password.is_empty())

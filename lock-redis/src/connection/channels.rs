@@ -1,9 +1,9 @@
 //! The channels in hash slots that a connection to a master of a cluster is subscribed to.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use redis::{PushInfo, PushKind, Value};
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -28,8 +28,8 @@ impl Channels {
         };
         let channel = String::from_utf8_lossy(channel);
         match push.kind {
-            PushKind::SSubscribe => drop(self.lock().insert(channel.into_owned(), Instant::now())),
-            PushKind::SUnsubscribe => drop(self.lock().remove(&*channel)),
+            PushKind::SSubscribe => drop(self.subscribed.lock().insert(channel.into_owned(), Instant::now())),
+            PushKind::SUnsubscribe => drop(self.subscribed.lock().remove(&*channel)),
             _ => return,
         }
         self.changed.notify_waiters();
@@ -37,7 +37,7 @@ impl Channels {
 
     /// Whether it is subscribed to; then this is a use of it.
     pub(super) fn use_now(&self, channel: &str) -> bool {
-        let mut subscribed = self.lock();
+        let mut subscribed = self.subscribed.lock();
         let Some(used) = subscribed.get_mut(channel) else {
             return false;
         };
@@ -60,15 +60,10 @@ impl Channels {
     /// Takes out some that nobody needs any more: from here on nobody relies on them.
     pub(super) fn idle(&self) -> Vec<String> {
         const AT_ONCE: usize = 4;
-        let mut subscribed = self.lock();
+        let mut subscribed = self.subscribed.lock();
         let idle = subscribed.iter().filter(|(_, used)| used.elapsed() > IDLE);
         let idle: Vec<String> = idle.take(AT_ONCE).map(|(channel, _)| channel.clone()).collect();
         subscribed.retain(|channel, _| !idle.contains(channel));
         idle
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Instant>> {
-        // Every critical section leaves it whole.
-        self.subscribed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

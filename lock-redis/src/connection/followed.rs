@@ -3,8 +3,8 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parking_lot::Mutex;
 use redis::{Pipeline, PushInfo, PushKind, Value, cmd};
 use tokio::sync::oneshot;
 
@@ -19,7 +19,7 @@ impl Followed {
     /// Completes at the next change of this key, or when the connection ends. To be called before the server is asked to track it.
     pub(super) fn add(&self, key: &str) -> oneshot::Receiver<()> {
         let (tell, changed) = oneshot::channel();
-        let mut followers = self.lock();
+        let mut followers = self.followers.lock();
         followers.retain(|_, of_key| {
             of_key.retain(|follower| !follower.is_closed());
             !of_key.is_empty()
@@ -32,7 +32,7 @@ impl Followed {
     pub(super) fn receive(&self, push: &PushInfo) {
         match (&push.kind, &push.data[..]) {
             (PushKind::Invalidate, [Value::Array(keys)]) => {
-                let mut followers = self.lock();
+                let mut followers = self.followers.lock();
                 for key in keys {
                     if let Value::BulkString(key) = key {
                         followers.remove(key).into_iter().flatten().for_each(tell);
@@ -47,7 +47,7 @@ impl Followed {
 
     /// Nothing more is reported.
     pub(super) fn end(&self) {
-        let followers = std::mem::take(&mut *self.lock());
+        let followers = std::mem::take(&mut *self.followers.lock());
         followers.into_values().flatten().for_each(tell);
     }
 
@@ -57,11 +57,6 @@ impl Followed {
 
     pub(super) fn is_refused(&self) -> bool {
         self.is_refused.load(Ordering::Relaxed)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Vec<u8>, Vec<oneshot::Sender<()>>>> {
-        // Every critical section leaves it whole.
-        self.followers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -111,7 +106,7 @@ mod tests {
         );
         drop(other);
         let mut again = followed.add("a");
-        assert_eq!(followed.lock().len(), 1);
+        assert_eq!(followed.followers.lock().len(), 1);
         // FLUSHALL.
         followed.receive(&PushInfo {
             kind: PushKind::Invalidate,

@@ -2,10 +2,11 @@
 //! waiter of this holder id ask again after so many milliseconds.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use lock_core::backend::HolderId;
+use parking_lot::Mutex;
 use redis::{PushInfo, PushKind, Value};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
@@ -61,7 +62,7 @@ impl Inbox {
     pub(crate) fn register(&self, slot: u16, holder: HolderId) -> Waiter<'_> {
         let id = hex(holder);
         let wakeup = Arc::new(Wakeup::default());
-        let mut waiters = lock(&self.waiters);
+        let mut waiters = self.waiters.lock();
         waiters.drop_old();
         for (_, at) in waiters.early.iter().filter(|(early, _)| *early == id) {
             wakeup.schedule(*at);
@@ -77,11 +78,11 @@ impl Inbox {
 
     #[cfg(test)]
     fn has_waiter(&self, holder: HolderId) -> bool {
-        lock(&self.waiters).registered.contains_key(&hex(holder))
+        self.waiters.lock().registered.contains_key(&hex(holder))
     }
 
     pub(crate) fn is_awaited(&self) -> bool {
-        !lock(&self.waiters).registered.is_empty()
+        !self.waiters.lock().registered.is_empty()
     }
 
     /// Takes what the server sent unasked. Never blocks.
@@ -112,7 +113,7 @@ impl Inbox {
 
     fn wake(&self, is_one: impl Fn(u16) -> bool) {
         let now = Instant::now();
-        for (slot, wakeup) in lock(&self.waiters).registered.values() {
+        for (slot, wakeup) in self.waiters.lock().registered.values() {
             if is_one(*slot) {
                 wakeup.schedule(now);
             }
@@ -121,7 +122,7 @@ impl Inbox {
 
     fn schedule(&self, id: HexId, at: Instant) {
         const EARLY: usize = 1024;
-        let mut waiters = lock(&self.waiters);
+        let mut waiters = self.waiters.lock();
         if let Some((_, wakeup)) = waiters.registered.get(&id) {
             wakeup.schedule(at);
         } else {
@@ -148,13 +149,13 @@ impl Waiters {
 impl Waiter<'_> {
     /// To be called before the server is asked: the request makes up for any wake-up before it.
     pub(crate) fn clear(&self) {
-        *lock(&self.wakeup.at) = None;
+        *self.wakeup.at.lock() = None;
     }
 
     /// Waits until it is time to ask again.
     pub(crate) async fn wait(&self, latest: Instant) {
         loop {
-            let at = lock(&self.wakeup.at).map_or(latest, |at| at.min(latest));
+            let at = self.wakeup.at.lock().map_or(latest, |at| at.min(latest));
             // A timer that is due already fires only with the runtime's next tick, a millisecond later.
             if at <= Instant::now() {
                 return;
@@ -170,7 +171,7 @@ impl Waiter<'_> {
 
 impl Drop for Waiter<'_> {
     fn drop(&mut self) {
-        let mut waiters = lock(&self.inbox.waiters);
+        let mut waiters = self.inbox.waiters.lock();
         // The same request may have registered again.
         if waiters
             .registered
@@ -184,7 +185,7 @@ impl Drop for Waiter<'_> {
 
 impl Wakeup {
     fn schedule(&self, at: Instant) {
-        let mut earliest = lock(&self.at);
+        let mut earliest = self.at.lock();
         *earliest = Some(earliest.map_or(at, |sooner| sooner.min(at)));
         drop(earliest);
         self.changed.notify_one();
@@ -200,11 +201,6 @@ fn parse(message: &[u8]) -> Option<(HexId, Duration)> {
 fn hex(holder: HolderId) -> HexId {
     let text = holder.to_string();
     text.as_bytes().try_into().expect("a holder id is written in 32 digits")
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Every critical section leaves it whole.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -268,7 +264,7 @@ mod tests {
         for _ in 0..2000 {
             publish(&inbox, &format!("{} 0", HolderId::random()));
         }
-        assert_eq!(lock(&inbox.waiters).early.len(), 1024, "it does not pile up");
+        assert_eq!(inbox.waiters.lock().early.len(), 1024, "it does not pile up");
     }
 
     #[test]

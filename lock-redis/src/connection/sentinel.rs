@@ -2,12 +2,13 @@
 
 use std::convert::Infallible;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::join_all;
 use lock_core::{Error, ErrorKind, Result};
+use parking_lot::Mutex;
 use redis::aio::MultiplexedConnection;
 use redis::{Value, cmd};
 use tokio::sync::watch;
@@ -95,7 +96,7 @@ impl SentinelDialer {
     fn dialer(&self, address: &Address) -> Result<Arc<Dialer>> {
         let address = &self.config.mapped(address);
         // Every critical section leaves it whole.
-        let mut dialers = self.dialers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut dialers = self.dialers.lock();
         let dialer = match dialers.iter().position(|(of, _)| of == address) {
             Some(known) => dialers.remove(known).1,
             None => {
@@ -191,6 +192,6 @@ mod tests {
             of(number);
             assert!(Arc::ptr_eq(&first, &of(0)), "it is used again and again");
         }
-        assert_eq!(dialer.dialers.lock().expect("no panics").len(), DIALERS);
+        assert_eq!(dialer.dialers.lock().len(), DIALERS);
     }
 }

@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use lock_core::backend::{HolderId, Lease};
 use lock_core::{Error, ErrorKind};
+use parking_lot::Mutex;
 use redis::RedisError;
 use tokio::runtime::Id;
 use tokio::sync::watch;
@@ -203,7 +204,7 @@ impl Leases {
             slot,
             holds: 0,
         };
-        self.lock().entry(holder).or_insert_with(|| entry(lease)).holds += 1;
+        self.entries.lock().entry(holder).or_insert_with(|| entry(lease)).holds += 1;
         LeaseRegistration {
             leases: self.clone(),
             holder,
@@ -213,14 +214,14 @@ impl Leases {
     /// The same, and from here on `next` is the lease of this holder.
     pub(crate) fn pass(&self, slot: u16, holder: HolderId, next: &Lease) -> LeaseRegistration {
         let registration = self.register(slot, holder, next);
-        if let Some(entry) = self.lock().get_mut(&holder) {
+        if let Some(entry) = self.entries.lock().get_mut(&holder) {
             entry.lease = next.clone();
         }
         registration
     }
 
     fn is_empty(&self) -> bool {
-        self.lock().is_empty()
+        self.entries.lock().is_empty()
     }
 
     pub(super) fn suspect(&self) {
@@ -229,22 +230,17 @@ impl Leases {
 
     /// Makes those of some hash slots suspect.
     pub(crate) fn suspect_in(&self, is_one: impl Fn(u16) -> bool) {
-        for entry in self.lock().values() {
+        for entry in self.entries.lock().values() {
             if is_one(entry.slot) {
                 entry.lease.suspect();
             }
         }
     }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<HolderId, Entry>> {
-        // Every critical section leaves it whole.
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Drop for LeaseRegistration {
     fn drop(&mut self) {
-        let mut leases = self.leases.lock();
+        let mut leases = self.leases.entries.lock();
         if let Some(entry) = leases.get_mut(&self.holder) {
             entry.holds -= 1;
             if entry.holds == 0 {
@@ -287,6 +283,6 @@ mod tests {
         leases.of_slots(|slot| slot == 7).suspect();
         assert_eq!(next.state(), HoldState::Suspect);
         drop(passed);
-        assert!(leases.lock().is_empty());
+        assert!(leases.entries.lock().is_empty());
     }
 }

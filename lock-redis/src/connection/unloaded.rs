@@ -1,8 +1,8 @@
 //! Scripts that the server refused to load when the connection was made, as it does without the permission for `SCRIPT LOAD`.
 
 use std::collections::HashSet;
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 /// By their hashes. The first call of each goes out with its text: to ask by the hash would cost a round trip more, which a
 /// renewal over a slow line may not have.
 #[derive(Debug, Default)]
@@ -18,7 +18,7 @@ impl Unloaded {
     pub(super) fn take(&self, hash: &str) -> bool {
         let Some(hashes) = &self.0 else { return false };
         // Every critical section leaves it whole.
-        hashes.lock().unwrap_or_else(PoisonError::into_inner).remove(hash)
+        hashes.lock().remove(hash)
     }
 }
 

@@ -5,8 +5,9 @@
 //! is cancelled unanswered makes the window smaller, and each one that is answered in time makes it larger: after an outage,
 //! or under too much load, answers come in time again.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 /// The window of a connection on which no acquire was cancelled.
@@ -75,12 +76,12 @@ impl Window {
 
     /// How many acquires were sent, to be handed to [`answered`](Self::answered) with the reply to what is sent next.
     pub(super) fn sent(&self) -> u64 {
-        self.state().sent
+        self.state.lock().sent
     }
 
     /// What was sent after so many acquires was answered.
     pub(super) fn answered(&self, sent: u64) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let newly = sent.saturating_sub(state.answered);
         state.answered += newly;
         self.give_back(&mut state, usize::try_from(newly).unwrap_or(usize::MAX));
@@ -95,7 +96,7 @@ impl Window {
     }
 
     fn grow(&self) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.size < LARGEST {
             state.size += 1;
             self.give_back(&mut state, 1);
@@ -103,15 +104,10 @@ impl Window {
     }
 
     fn shrink(&self) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let less = STEP.min(state.size - SMALLEST);
         state.size -= less;
         state.excess += less - self.room.forget_permits(less);
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        // Every critical section leaves it whole.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -120,7 +116,7 @@ impl Room {
     pub(crate) fn sending(mut self) -> InWindow {
         let window = self.0.take();
         if let Some(window) = &window {
-            window.state().sent += 1;
+            window.state.lock().sent += 1;
         }
         InWindow(window)
     }
@@ -129,7 +125,7 @@ impl Room {
 impl Drop for Room {
     fn drop(&mut self) {
         if let Some(window) = self.0.take() {
-            window.give_back(&mut window.state(), 1);
+            window.give_back(&mut window.state.lock(), 1);
         }
     }
 }

@@ -4,13 +4,14 @@ use std::convert::Infallible;
 use std::fmt;
 use std::future::Future;
 use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::{FusedFuture, try_join_all};
 use lock_core::{Error, ErrorKind, Result};
+use parking_lot::Mutex;
 use redis::Value;
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -81,7 +82,7 @@ impl Cluster {
 
     pub(super) fn findings(&self) -> Vec<Finding> {
         let mut findings = Vec::new();
-        for node in self.0.map().nodes() {
+        for node in self.0.map.lock().nodes() {
             for finding in node.requests.findings() {
                 if !findings.contains(&finding) {
                     findings.push(finding);
@@ -95,7 +96,7 @@ impl Cluster {
     pub(super) async fn masters(&self) -> Result<Vec<Scanned>> {
         // Any slot: it makes sure that the masters are known.
         self.route(0, std::future::pending()).await?;
-        let mut masters: Vec<Scanned> = (self.0.map().nodes().iter())
+        let mut masters: Vec<Scanned> = (self.0.map.lock().nodes().iter())
             .map(|node| Scanned {
                 address: format!("{}:{}", node.address.0, node.address.1),
                 connection: node.requests.clone(),
@@ -112,14 +113,14 @@ impl Cluster {
             // Any slot: it makes sure that the masters are known.
             self.route(0, pin!(sleep_until(deadline))).await?;
             let (version, nodes) = {
-                let map = self.0.map();
+                let map = self.0.map.lock();
                 (map.version(), map.nodes().to_vec())
             };
             let checked = try_join_all(nodes.iter().map(|node| node.requests.check())).await;
             let Err(error) = checked else { return Ok(()) };
             // One of them may be no master any more.
             let refreshed = self.0.refresh(version).await;
-            let is_same = self.0.map().nodes().iter().all(|node| {
+            let is_same = self.0.map.lock().nodes().iter().all(|node| {
                 let is_it = |known: &Arc<Node>| Arc::ptr_eq(known, node);
                 nodes.iter().any(is_it)
             });
@@ -136,7 +137,7 @@ impl Cluster {
         let mut given_up = pin!(given_up.fuse());
         loop {
             let (version, node) = {
-                let map = inner.map();
+                let map = inner.map.lock();
                 (map.version(), map.master(slot).cloned())
             };
             let Some(node) = node else {
@@ -147,11 +148,11 @@ impl Cluster {
                     () = sleep_until(deadline) => return Err(inner.unreached(None)),
                 };
                 if let Err(error) = refreshed
-                    && (self.0.map().version() > 0 || is_permanent(&error) || Instant::now() >= deadline)
+                    && (self.0.map.lock().version() > 0 || is_permanent(&error) || Instant::now() >= deadline)
                 {
                     return Err(error.not_executed());
                 }
-                if inner.map().master(slot).is_none() {
+                if inner.map.lock().master(slot).is_none() {
                     tokio::select! {
                         () = sleep(LOOK_AGAIN) => {}
                         () = &mut given_up => return Err(inner.unreached(None)),
@@ -345,20 +346,18 @@ fn cluster_error(reply: &Reply) -> Option<Redirect> {
 }
 
 impl Inner {
-    fn map(&self) -> MutexGuard<'_, Map> {
-        // Every critical section leaves it whole.
-        self.map.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn is_master(&self, slot: u16, node: &Arc<Node>) -> bool {
-        self.map().master(slot).is_some_and(|master| Arc::ptr_eq(master, node))
+        self.map
+            .lock()
+            .master(slot)
+            .is_some_and(|master| Arc::ptr_eq(master, node))
     }
 
     /// Returns when another node has the slot.
     async fn until_moved(self: &Arc<Self>, slot: u16, from: &Arc<Node>) {
         loop {
             sleep(LOOK_AGAIN).await;
-            let version = self.map().version();
+            let version = self.map.lock().version();
             // If nobody can say it, it has not moved as far as we know.
             let _ = self.refresh(version).await;
             if !self.is_master(slot, from) {
@@ -370,13 +369,15 @@ impl Inner {
     /// Learns who has one slot.
     fn learn(self: &Arc<Self>, slot: u16, address: &Address) -> Result<()> {
         let address = &self.config.mapped(address);
-        self.map().learn_one(slot, address, |address| self.connect(address))
+        self.map
+            .lock()
+            .learn_one(slot, address, |address| self.connect(address))
     }
 
     /// The node at this address, also one that has no slot yet.
     fn node(self: &Arc<Self>, address: &Address) -> Result<Arc<Node>> {
         let address = &self.config.mapped(address);
-        if let Some(node) = self.map().nodes().iter().find(|node| node.address == *address) {
+        if let Some(node) = self.map.lock().nodes().iter().find(|node| node.address == *address) {
             return Ok(node.clone());
         }
         Ok(Arc::new(self.connect(address)?))
@@ -387,7 +388,7 @@ impl Inner {
         let (cluster, of) = (Arc::downgrade(self), address.clone());
         let serves = move |slot| {
             let cluster = cluster.upgrade();
-            cluster.is_some_and(|cluster| cluster.map().master(slot).is_some_and(|node| node.address == of))
+            cluster.is_some_and(|cluster| cluster.map.lock().master(slot).is_some_and(|node| node.address == of))
         };
         let leases = self.leases.of_slots(serves);
         Node::new(address, &self.config, &self.inbox, &self.generations, leases)
@@ -412,7 +413,7 @@ impl fmt::Debug for Cluster {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Cluster")
             .field("seeds", &self.0.names())
-            .field("masters", &self.0.map().nodes())
+            .field("masters", &self.0.map.lock().nodes())
             .finish_non_exhaustive()
     }
 }

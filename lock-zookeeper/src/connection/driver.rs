@@ -6,10 +6,11 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use asyncs::task::{Spawn, Task, enter};
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::task::coop::unconstrained;
@@ -159,7 +160,7 @@ struct Spawner(Mutex<Option<Driver>>);
 
 impl Spawner {
     fn spawned(&self) -> Option<Driver> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.0.lock().take()
     }
 }
 
@@ -171,7 +172,7 @@ impl Spawn for Spawner {
             ended: ended.clone(),
         };
         let task = tokio::spawn(driving).abort_handle();
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Driver { task, ended });
+        *self.0.lock() = Some(Driver { task, ended });
     }
 }
 

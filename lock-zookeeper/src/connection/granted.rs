@@ -1,8 +1,8 @@
 //! The session timeout that the server grants, where it is not the configured one.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 /// Logs each timeout once.
 #[derive(Debug, Default)]
 pub(super) struct GrantedTimeout(Mutex<Option<Duration>>);
@@ -20,7 +20,7 @@ impl GrantedTimeout {
 
     fn is_news(&self, granted: Duration) -> bool {
         // Every critical section leaves it whole.
-        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.0.lock();
         last.replace(granted) != Some(granted)
     }
 }

@@ -4,12 +4,13 @@ use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use lock_core::backend::{Armed, HolderId, Lease, LostCause, SentAt};
 use lock_core::{Error, HoldState, Result};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -144,7 +145,7 @@ impl Session {
         lease: &Lease,
         fixed: Option<(SentAt, Duration)>,
     ) -> Result<Armed> {
-        let mut liveness = self.liveness();
+        let mut liveness = self.liveness.lock();
         let armed = self.arm(&liveness, lease, fixed)?;
         liveness.leases.insert(holder, lease.clone());
         Ok(armed)
@@ -152,12 +153,12 @@ impl Session {
 
     /// Arms a lease by what the heartbeats have proven.
     pub(crate) fn arm_lease(&self, lease: &Lease) -> Result<Armed> {
-        self.arm(&self.liveness(), lease, None)
+        self.arm(&self.liveness.lock(), lease, None)
     }
 
     /// From here on the heartbeats renew `next` in place of the lease of this holder id. False if they renew none.
     pub(crate) fn replace_lease(&self, holder: HolderId, next: &Lease) -> bool {
-        let mut liveness = self.liveness();
+        let mut liveness = self.liveness.lock();
         let Some(lease) = liveness.leases.get_mut(&holder) else {
             return false;
         };
@@ -184,7 +185,7 @@ impl Session {
 
     /// Stops renewing a lease; it ends by itself.
     pub(crate) fn unbind_lease(&self, holder: HolderId) {
-        self.liveness().leases.remove(&holder);
+        self.liveness.lock().leases.remove(&holder);
     }
 
     pub(super) fn is_connected(&self) -> bool {
@@ -225,7 +226,7 @@ impl Session {
 
     /// Whether the heartbeats prove enough of the session's life to begin a hold.
     pub(crate) fn is_fresh(&self) -> bool {
-        self.liveness().heartbeats.is_fresh(Instant::now())
+        self.liveness.lock().heartbeats.is_fresh(Instant::now())
     }
 
     /// Waits until [`is_fresh`](Self::is_fresh).
@@ -317,7 +318,7 @@ impl Session {
 
     /// Ends the session for this process: its leases are lost.
     pub(crate) fn end(&self) {
-        let mut liveness = self.liveness();
+        let mut liveness = self.liveness.lock();
         let is_first = !std::mem::replace(&mut liveness.ended, true);
         for (_, lease) in liveness.leases.drain() {
             lease.lose(LostCause::Disconnected);
@@ -343,7 +344,7 @@ impl Session {
     }
 
     pub(super) fn acknowledge(&self, beat: Heartbeat, by: ServerMode) {
-        let mut liveness = self.liveness();
+        let mut liveness = self.liveness.lock();
         if liveness.ended || !liveness.heartbeats.acknowledge(beat, Instant::now(), by) {
             return;
         }
@@ -378,7 +379,7 @@ impl Session {
     /// Makes all leases suspect, because of the [outage](Self::outage) if there is one.
     pub(super) fn suspect(&self) {
         let why = self.outage();
-        for lease in self.liveness().leases.values() {
+        for lease in self.liveness.lock().leases.values() {
             match &why {
                 Some(why) => lease.suspect_because(why.clone()),
                 None => lease.suspect(),
@@ -388,19 +389,14 @@ impl Session {
 
     /// Makes all leases suspect: the session is about to end because of this.
     pub(super) fn suspect_because(&self, why: &Error) {
-        for lease in self.liveness().leases.values() {
+        for lease in self.liveness.lock().leases.values() {
             lease.suspect_because(why.clone());
         }
     }
 
     /// Every critical section leaves its data whole.
     pub(super) fn budget(&self) -> MutexGuard<'_, Budget> {
-        self.budget.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Every critical section leaves its data whole.
-    fn liveness(&self) -> MutexGuard<'_, Liveness> {
-        self.liveness.lock().unwrap_or_else(PoisonError::into_inner)
+        self.budget.lock()
     }
 }
 

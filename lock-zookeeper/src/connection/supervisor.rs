@@ -1,11 +1,12 @@
 //! Keeps a session for as long as the backend lives: establishes a new one when one has ended.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use lock_core::{Error, ErrorKind, Result};
+use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout};
 use zookeeper_client::SessionInfo;
@@ -105,7 +106,7 @@ impl Supervisor {
 
     /// Why there is no session to send requests over, where that is known.
     pub(crate) fn outage(&self) -> Option<Error> {
-        let task = self.state().task.clone()?;
+        let task = self.state.lock().task.clone()?;
         let status = task.status.borrow();
         match &*status {
             Status::Connecting(why) => why.clone(),
@@ -117,7 +118,7 @@ impl Supervisor {
 
     /// The session that there is, connected or not.
     pub(super) fn current(&self) -> Option<Arc<Session>> {
-        let task = self.state().task.clone()?;
+        let task = self.state.lock().task.clone()?;
         match &*task.status.borrow() {
             Status::Connected(session) => Some(session.clone()),
             _ => None,
@@ -126,7 +127,7 @@ impl Supervisor {
 
     /// Ends the task that keeps this session, if it is of this supervisor.
     pub(super) fn stop(&self, session: &Session) {
-        let task = self.state().task.clone();
+        let task = self.state.lock().task.clone();
         if let Some(task) = task.filter(|task| Arc::ptr_eq(&task.runtime_check, &session.runtime_check)) {
             self.stop_task(&task);
         }
@@ -134,12 +135,16 @@ impl Supervisor {
 
     /// Whether this is its task still: not one that was [closed](Self::close) or stopped, nor one that has a successor.
     fn has(&self, task: &Arc<SessionTask>) -> bool {
-        self.state().task.as_ref().is_some_and(|own| Arc::ptr_eq(own, task))
+        self.state
+            .lock()
+            .task
+            .as_ref()
+            .is_some_and(|own| Arc::ptr_eq(own, task))
     }
 
     /// The task that runs, or a new one on the caller's runtime; and whether it is a new one.
     fn task(&self) -> Result<(Arc<SessionTask>, bool)> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if let Some(task) = state.task.take() {
             let status = task.status.borrow().clone();
             match status {
@@ -183,7 +188,7 @@ impl Supervisor {
 
     /// Ends a task, and with it its session: the next request starts another one.
     fn stop_task(&self, task: &Arc<SessionTask>) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if let Some(task) = state.task.take_if(|current| Arc::ptr_eq(current, task)) {
             task.stop.notify_one();
             if let Status::Connected(session) = &*task.status.borrow() {
@@ -210,7 +215,7 @@ impl Supervisor {
 
     /// Ends the task whose session carries nothing, and returns that session's connection; and sessions without one.
     fn take_idle(&self) -> (Option<Arc<Connection>>, Vec<SessionInfo>) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let mut orphans = std::mem::take(&mut state.orphans);
         let Some(task) = state.task.clone() else {
             return (None, orphans);
@@ -232,16 +237,11 @@ impl Supervisor {
         task.stop.notify_one();
         (connection, orphans)
     }
-
-    /// Every critical section leaves its data whole.
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Drop for Supervisor {
     fn drop(&mut self) {
-        if let Some(task) = self.state().task.take() {
+        if let Some(task) = self.state.lock().task.take() {
             task.stop.notify_one();
         }
     }

@@ -20,7 +20,7 @@ impl Inner {
     /// Learns from the nodes who has all slots, unless the map has changed since it had this version.
     pub(super) async fn refresh(self: &Arc<Self>, version: u64) -> Result<()> {
         let _turn = self.refreshing.lock().await;
-        if self.map().version() != version {
+        if self.map.lock().version() != version {
             return Ok(());
         }
         let (said_by, reply) = match self.ask_connected().await {
@@ -37,7 +37,7 @@ impl Inner {
             (range.host, range.port) = (Some(host), port);
         }
         let (before, silent, learned) = {
-            let mut map = self.map();
+            let mut map = self.map.lock();
             let silent: Vec<_> = map.nodes().iter().filter(|node| node.is_silent()).cloned().collect();
             let before = (!silent.is_empty()).then(|| map.clone());
             (
@@ -61,7 +61,7 @@ impl Inner {
     async fn ask_connected(&self) -> Option<(String, Value)> {
         /// As many are asked at once.
         const SOME: usize = 3;
-        let mut nodes = self.map().nodes().to_vec();
+        let mut nodes = self.map.lock().nodes().to_vec();
         nodes.shuffle(&mut rand::rng());
         let mut asking: FuturesUnordered<_> = nodes
             .iter()
@@ -86,7 +86,13 @@ impl Inner {
 
     /// What any node says that is known, over a connection of its own.
     async fn ask_any(&self) -> Result<(String, Value)> {
-        let mut addresses: Vec<Address> = self.map().nodes().iter().map(|node| node.address.clone()).collect();
+        let mut addresses: Vec<Address> = self
+            .map
+            .lock()
+            .nodes()
+            .iter()
+            .map(|node| node.address.clone())
+            .collect();
         let seeds = self.seeds.iter().filter(|seed| !addresses.contains(seed));
         let seeds: Vec<Address> = seeds.cloned().collect();
         addresses.extend(seeds);
