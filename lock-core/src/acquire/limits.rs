@@ -42,7 +42,9 @@ impl Limits {
                 "this backend has no upgradable holds: acquire the write side at once, or use another backend",
             ),
             Mode::Permits(_) if self.capabilities.permits == 0 => {
-                unsupported("this backend has no semaphores: use Redis, Valkey, MySQL with ?strategy=lease, or memory")
+                unsupported(
+                    "this backend has no semaphores: use Redis, Valkey, ZooKeeper, MySQL with ?strategy=lease, or memory",
+                )
             }
             Mode::Permits(permits) if permits.of() > self.capabilities.permits => {
                 let message = format!(
