@@ -108,21 +108,21 @@ pub(crate) async fn a_term_that_lasts_too_long_is_lost(cx: &Cx) -> Verdict {
 pub(crate) async fn leaders_that_hang_take_turns(cx: &Cx) -> Verdict {
     let (one, two, maximum) = (cx.subject().await, cx.subject().await, cx.ttl() / 2);
     let limited = |subject, value| Ok(candidate(subject, cx.ttl(), value)?.hold_at_most(maximum));
-    let mut asked = Instant::now();
+    let asked = Instant::now();
     let mut leader = Leading::begin(&limited(&one, "one")?);
     let what = "the only candidate to be elected";
     let mut term = leader.elected(cx, cx.patience(), what).await?;
     let mut waiting = Leading::begin(&limited(&two, "two")?);
-    for _ in 0..2 {
+    for turns in 1..=2 {
         let next = leader.followed_by(&mut waiting, cx, maximum + cx.patience()).await?;
-        // Both may have asked before the first of them was elected, but the second one's time began with its grant.
+        // Each term begins with its grant, which comes after the end of the one before.
         let took = asked.elapsed();
         ensure!(
-            took >= maximum,
-            "terms of up to {maximum:?}, and the next leader came after {took:?}"
+            took >= turns * maximum,
+            "{turns} terms of {maximum:?} each have ended after {took:?}"
         );
         ensure_safe!(next > term, "term {next} after {term}");
-        (term, asked) = (next, Instant::now());
+        term = next;
         std::mem::swap(&mut leader, &mut waiting);
     }
     Ok(())
