@@ -15,6 +15,7 @@ mod downgrade;
 mod dropping;
 mod elections;
 mod elections_beside;
+mod elections_loss;
 mod errors;
 mod exclusion;
 mod expiry;
@@ -326,7 +327,8 @@ macro_rules! __for_each_case {
             Subject Shared elections::a_dropped_leader_is_followed;
             Subject Shared elections::whoever_resigns_lets_another_lead;
             Subject Shared elections::terms_grow_and_the_last_one_is_seen;
-            Subject Shared elections::the_work_of_two_terms_does_not_overlap;
+            Subject Shared elections_loss::a_leader_that_is_cut_off_campaigns_again;
+            Subject Shared elections_loss::the_work_of_two_terms_does_not_overlap;
             Subject Shared elections::the_state_of_an_election_is_known;
             Subject Shared elections::a_candidate_that_waited_is_seen;
             Subject Shared elections_beside::a_lock_and_an_election_exclude_each_other;

@@ -307,6 +307,8 @@ macro_rules! __for_each_mutant {
             /// The work of a term goes on when the term is lost (client-go: the next leader starts while the callback of the
             /// former one runs).
             mutant_terms_overlap TermsOverlap the_work_of_two_terms_does_not_overlap;
+            /// A leader that cannot reach the server takes itself for the leader still (CURATOR-460).
+            mutant_cut_off_leader_leads_on CutOffLeaderLeadsOn a_leader_that_is_cut_off_campaigns_again;
             /// An observer tells of a leader again that it told of before the latest one.
             mutant_observer_goes_back ObserverGoesBack terms_grow_and_the_last_one_is_seen;
             /// An observer tells of a leader when the next one has come.

@@ -1,7 +1,6 @@
 //! Elections: terms one after the other, and another leader soon after the last one has gone.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use lock_core::FencingToken;
@@ -9,7 +8,6 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::support::is_pending;
 use crate::child::Child;
 use crate::context::Cx;
 use crate::job::Job;
@@ -269,56 +267,6 @@ async fn next_seen(
 
 async fn resign(term: Box<dyn SubjectGuard>) -> Verdict {
     term.released().await
-}
-
-/// A leader whose hold is taken away is elected again. The work of its new term begins when that of the old one has ended.
-pub(crate) async fn the_work_of_two_terms_does_not_overlap(cx: &Cx) -> Verdict {
-    struct Working(Arc<AtomicUsize>);
-    impl Drop for Working {
-        fn drop(&mut self) {
-            self.0.fetch_sub(1, Ordering::SeqCst);
-        }
-    }
-    let (begins, mut began) = unbounded_channel();
-    let working = Arc::new(AtomicUsize::new(0));
-    let work: Work = Arc::new(move |term| {
-        let others = working.fetch_add(1, Ordering::SeqCst);
-        let (begins, works) = (begins.clone(), Working(working.clone()));
-        Box::pin(async move {
-            let _works = works;
-            // The case may have seen enough.
-            begins.send((term, others)).ok();
-            std::future::pending().await
-        })
-    });
-    let candidate = candidate(&cx.subject().await, cx.ttl(), "one")?;
-    let mut leads = Box::pin(candidate.lead(work));
-    let mut last = None;
-    for _ in 0..3 {
-        let what = "the only candidate to be elected, again";
-        let next = async {
-            tokio::select! {
-                next = began.recv() => next,
-                ended = &mut leads => panic!("a candidate ended: {ended:?}"),
-            }
-        };
-        let (term, others) = cx
-            .within(cx.freed_by(2 * cx.ttl()), what, next)
-            .await?
-            .ok_or_else(|| Stop::assertion("a candidate ended"))?;
-        ensure_safe!(
-            others == 0,
-            "the work of a new term began beside that of {others} others"
-        );
-        ensure_safe!(last.is_none_or(|last| last < term), "term {term} after {last:?}");
-        last = Some(term);
-        ensure!(
-            is_pending(&mut leads, Duration::from_millis(20)).await,
-            "a candidate ended while it led"
-        );
-        cx.take_away(NAME).await;
-    }
-    Ok(())
 }
 
 /// What a health endpoint returns: electing, leading, following with the leader's value, unreachable.

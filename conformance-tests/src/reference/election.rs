@@ -1,10 +1,10 @@
 //! The candidate of the mutants whose bug is in elections.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use lock_core::Result;
+use lock_core::{FencingToken, Result};
 use tokio::time::timeout;
 
 use crate::mutant::Mutant;
@@ -19,6 +19,8 @@ pub(super) struct MutantCandidate {
     pub(super) ask: Ask,
     pub(super) mutant: Mutant,
     pub(super) maximum: Option<Duration>,
+    /// The term that began last.
+    pub(super) last: Arc<Mutex<Option<FencingToken>>>,
 }
 
 impl MutantCandidate {
@@ -74,6 +76,7 @@ impl Candidate for MutantCandidate {
             ask: self.ask.clone(),
             mutant: self.mutant,
             maximum: Some(maximum),
+            last: Arc::default(),
         })
     }
 
@@ -85,6 +88,14 @@ impl Candidate for MutantCandidate {
         match self.mutant {
             Mutant::ResignerLeadsOn | Mutant::TermMaximumElectsAgain => self.lead_on(&work).await,
             Mutant::TermsOverlap => self.lead_beside_itself(&work).await,
+            Mutant::CutOffLeaderLeadsOn => {
+                let last = self.last.clone();
+                let noting: Work = Arc::new(move |term| {
+                    *last.lock().unwrap_or_else(PoisonError::into_inner) = Some(term);
+                    work(term)
+                });
+                self.whole.lead(noting).await
+            }
             _ => self.whole.lead(work).await,
         }
     }
@@ -101,6 +112,10 @@ impl Candidate for MutantCandidate {
     async fn state(&self) -> ElectionState {
         match self.whole.state().await {
             ElectionState::Unreachable if self.mutant == Mutant::OutageIsAnElection => ElectionState::Electing,
+            ElectionState::Unreachable if self.mutant == Mutant::CutOffLeaderLeadsOn => {
+                let last = *self.last.lock().unwrap_or_else(PoisonError::into_inner);
+                last.map_or(ElectionState::Unreachable, ElectionState::Leading)
+            }
             state => state,
         }
     }

@@ -378,6 +378,7 @@ impl Subject for MutantSubject {
             ask: Ask::new(name, ttl),
             mutant: self.mutant,
             maximum: None,
+            last: Arc::default(),
         }))
     }
 
