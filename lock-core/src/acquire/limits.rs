@@ -41,11 +41,9 @@ impl Limits {
             Mode::Upgradable if !self.capabilities.upgradable => unsupported(
                 "this backend has no upgradable holds: acquire the write side at once, or use another backend",
             ),
-            Mode::Permits(_) if self.capabilities.permits == 0 => {
-                unsupported(
-                    "this backend has no semaphores: use Redis, Valkey, ZooKeeper, MySQL with ?strategy=lease, or memory",
-                )
-            }
+            Mode::Permits(_) if self.capabilities.permits == 0 => unsupported(
+                "this backend has no semaphores: use Redis, Valkey, ZooKeeper, MySQL with ?strategy=lease, or memory",
+            ),
             Mode::Permits(permits) if permits.of() > self.capabilities.permits => {
                 let message = format!(
                     "a semaphore of {} is larger than this backend can keep: choose at most {}",

@@ -80,6 +80,21 @@ impl Election {
     ///
     /// # Panics
     /// Panics if `work` panics. The candidate resigns in the background.
+    ///
+    /// # Examples
+    /// ```
+    /// # use std::ops::ControlFlow;
+    /// # use lock_core::{MemoryBackend, blocking::Locker};
+    /// # fn main() -> Result<(), lock_core::Error> {
+    /// # let locks = Locker::new(MemoryBackend::new());
+    /// let election = locks.election("scheduler");
+    /// let answer = election.lead(|term| match term.check() {
+    ///     Ok(()) => ControlFlow::Break(6 * 7), // resign, and do not campaign again
+    ///     Err(_lost) => ControlFlow::Continue(()),
+    /// })?;
+    /// assert_eq!(answer, 42);
+    /// # Ok(()) }
+    /// ```
     pub fn lead<T>(&self, mut work: impl FnMut(Watch) -> ControlFlow<T>) -> Result<T> {
         loop {
             let term = self.campaign()?;
@@ -155,6 +170,19 @@ impl Election {
     }
 
     /// Whether this candidate leads now, by this process's clock and without any network.
+    ///
+    /// # Examples
+    /// ```
+    /// # use lock_core::{MemoryBackend, blocking::Locker};
+    /// # fn main() -> Result<(), lock_core::Error> {
+    /// # let locks = Locker::new(MemoryBackend::new());
+    /// let election = locks.election("scheduler");
+    /// let term = election.campaign()?;
+    /// assert!(election.is_leader());
+    /// term.resign()?;
+    /// assert!(!election.is_leader());
+    /// # Ok(()) }
+    /// ```
     pub fn is_leader(&self) -> bool {
         self.0.is_leader()
     }

@@ -36,6 +36,17 @@ pub fn acquire_all(locks: impl IntoIterator<Item = Lock>) -> Result<MultiGuard> 
 ///
 /// # Errors
 /// Those of [`acquire_all_within`](crate::acquire_all_within). After an error no lock is held.
+///
+/// # Examples
+/// ```
+/// # use std::time::Duration;
+/// # use lock_core::{MemoryBackend, blocking::{Locker, acquire_all_within}};
+/// # fn main() -> Result<(), lock_core::Error> {
+/// # let locks = Locker::new(MemoryBackend::new());
+/// let locks = [locks.lock("account/7"), locks.lock("account/3")];
+/// acquire_all_within(locks, Duration::from_secs(5))?.release()?;
+/// # Ok(()) }
+/// ```
 pub fn acquire_all_within(locks: impl IntoIterator<Item = Lock>, limit: Duration) -> Result<MultiGuard> {
     let locks = inner(locks);
     wait_for(async move { Ok(MultiGuard::new(crate::acquire_all_within(locks, limit).await?)) })
@@ -46,6 +57,17 @@ pub fn acquire_all_within(locks: impl IntoIterator<Item = Lock>, limit: Duration
 ///
 /// # Errors
 /// Those of [`try_acquire_all`](crate::try_acquire_all). After an error or `None` no lock is held.
+///
+/// # Examples
+/// ```
+/// # use lock_core::{MemoryBackend, blocking::{Locker, try_acquire_all}};
+/// # fn main() -> Result<(), lock_core::Error> {
+/// # let locks = Locker::new(MemoryBackend::new());
+/// let taken = locks.lock("b").acquire()?;
+/// assert!(try_acquire_all([locks.lock("a"), locks.lock("b")])?.is_none()); // holds neither
+/// taken.release()?;
+/// # Ok(()) }
+/// ```
 pub fn try_acquire_all(locks: impl IntoIterator<Item = Lock>) -> Result<Option<MultiGuard>> {
     let locks = inner(locks);
     wait_for(async move { Ok(crate::try_acquire_all(locks).await?.map(MultiGuard::new)) })

@@ -30,6 +30,18 @@ impl Observer {
     ///
     /// # Errors
     /// Those of [`Observer::changed`](crate::Observer::changed).
+    ///
+    /// # Examples
+    /// ```
+    /// # use lock_core::{MemoryBackend, blocking::Locker};
+    /// # fn main() -> Result<(), lock_core::Error> {
+    /// # let locks = Locker::new(MemoryBackend::new());
+    /// let term = locks.election("scheduler").value("node-1").campaign()?;
+    /// let mut seen = locks.election("scheduler").observe();
+    /// assert_eq!(seen.changed()?.value(), Some("node-1"));
+    /// term.resign()?;
+    /// # Ok(()) }
+    /// ```
     pub fn changed(&mut self) -> Result<Leader> {
         let observer = self.observer.clone();
         let leader = wait_for(async move { observer.lock().await.changed().await })?;

@@ -148,6 +148,21 @@ impl UpgradableGuard {
     /// # Errors
     /// Those of [`UpgradableGuard::try_upgrade`](crate::UpgradableGuard::try_upgrade). After any error but `Lost` the guard
     /// still reads.
+    ///
+    /// # Examples
+    /// ```
+    /// # use lock_core::{MemoryBackend, blocking::Locker};
+    /// # fn main() -> Result<(), lock_core::Error> {
+    /// # let locks = Locker::new(MemoryBackend::new());
+    /// let catalog = locks.rw_lock("catalog");
+    /// let mut guard = catalog.upgradable().acquire()?;
+    /// let reader = catalog.read().acquire()?;
+    /// assert!(!guard.try_upgrade()?); // somebody else reads
+    /// reader.release()?;
+    /// assert!(guard.try_upgrade()?);
+    /// guard.release()?;
+    /// # Ok(()) }
+    /// ```
     pub fn try_upgrade(&mut self) -> Result<bool> {
         self.ask(WaitLimit::Once)
     }
@@ -156,6 +171,21 @@ impl UpgradableGuard {
     ///
     /// # Errors
     /// Those of [`UpgradableGuard::downgrade`](crate::UpgradableGuard::downgrade).
+    ///
+    /// # Examples
+    /// ```
+    /// # use lock_core::{MemoryBackend, blocking::Locker};
+    /// # fn main() -> Result<(), lock_core::Error> {
+    /// # let locks = Locker::new(MemoryBackend::new());
+    /// let catalog = locks.rw_lock("catalog");
+    /// let mut guard = catalog.upgradable().acquire()?;
+    /// guard.upgrade()?;
+    /// guard.downgrade()?; // nobody has written in between
+    /// let reader = catalog.read().acquire()?;
+    /// # reader.release()?;
+    /// guard.release()?;
+    /// # Ok(()) }
+    /// ```
     pub fn downgrade(&mut self) -> Result<()> {
         self.guard.downgrade()
     }
