@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use lock_core::backend::{Change, HolderId, LockStatus};
 use lock_core::{LockName, Result};
+use redis::Value;
 
 use crate::claims::Claims;
 use crate::config::RedisConfig;
@@ -14,6 +15,9 @@ use crate::protocol::mode::EXCLUSIVE;
 use crate::protocol::{self, millis, unexpected_reply};
 use crate::renewals::Renewals;
 use crate::servers::{Route, Servers};
+
+/// How many waiters a status shows: the server serves nobody else while it reads them, for about a millisecond.
+const MOST_WAITERS: u32 = 1000;
 
 #[derive(Debug)]
 pub(crate) struct Client {
@@ -57,7 +61,8 @@ impl Client {
     pub(crate) async fn status(&self, name: &LockName) -> Result<LockStatus> {
         let keys = Keys::new(&self.prefix, name);
         let mut route = self.servers.route(&keys, pending()).await?;
-        self.read_status(&mut route, &keys).await
+        let reply = self.read_status(&mut route, &keys, MOST_WAITERS).await?;
+        protocol::status_with_waiters(&reply).ok_or_else(unexpected_reply)
     }
 
     /// The same, and what completes when it may have changed.
@@ -66,15 +71,19 @@ impl Client {
         let mut route = self.servers.route(&keys, pending()).await?;
         // First, so that no change falls between the two.
         let change = self.servers.follow(&route, &keys).await?;
-        Ok((self.read_status(&mut route, &keys).await?, change))
+        let reply = self.read_status(&mut route, &keys, 0).await?;
+        Ok((protocol::status(&reply).ok_or_else(unexpected_reply)?, change))
     }
 
-    async fn read_status(&self, route: &mut Route, keys: &Keys) -> Result<LockStatus> {
+    async fn read_status(&self, route: &mut Route, keys: &Keys, most_waiters: u32) -> Result<Value> {
         let [lock, _fence, queue, ends, terms] = keys.all();
         let keys = [lock, queue, ends, terms];
-        let reply = self.servers.run(route, &protocol::STATUS, &keys, &[]).await;
-        let reply = reply.map_err(|failure| route.lock_error(failure))?;
-        protocol::status(&reply).ok_or_else(unexpected_reply)
+        let most_waiters = most_waiters.to_string();
+        let reply = self
+            .servers
+            .run(route, &protocol::STATUS, &keys, &[&most_waiters])
+            .await;
+        reply.map_err(|failure| route.lock_error(failure))
     }
 
     /// Ends whatever this holder id has or may still get. Returns whether it had the lock.

@@ -10,6 +10,7 @@ use redis::{Cmd, cmd};
 
 pub(crate) use self::replies::{
     Acquired, Holder, RenewedOne, Taken, acquired, ended, is_of_shared, renewed, renewed_together, revoked, status,
+    status_with_waiters,
 };
 
 pub(crate) mod mode;

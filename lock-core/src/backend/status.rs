@@ -15,7 +15,7 @@ pub struct LockStatus {
     /// How many waiters are queued at the server, if it knows.
     pub waiting: Option<usize>,
     /// Those who wait at the server, in the order of its queue, if it knows. Waiters of one process that share a queue entry are
-    /// one waiter here.
+    /// one waiter here. Of a long queue, they may be the first ones alone.
     pub waiters: Option<Vec<WaiterStatus>>,
 }
 

@@ -42,6 +42,14 @@ pub(crate) fn parse(text: &str) -> Option<Mode> {
     }
 }
 
+/// The mode of a request that waits: an upgrade waits for the whole lock.
+pub(crate) fn parse_asked(text: &str) -> Option<Mode> {
+    match text.split_once('<') {
+        Some((EXCLUSIVE, _)) => Some(Mode::Exclusive),
+        _ => parse(text),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -68,11 +76,12 @@ mod tests {
         for (mode, text) in golden {
             let (request, _control) = options().mode(mode).start();
             assert_eq!(of(&request).expect("a mode of ours"), text);
-            assert_eq!(parse(text), Some(mode));
+            assert_eq!((parse(text), parse_asked(text)), (Some(mode), Some(mode)));
         }
         let (base, _control) = options().mode(Mode::Upgradable).start();
         let (upgrade, _other) = options().replacing(&base).start();
         assert_eq!(of(&upgrade).expect("a mode of ours"), format!("x<{}", base.holder()));
+        assert_eq!(parse_asked("x<0"), Some(Mode::Exclusive));
         for odd in ["", "y", "p", "p1", "p0/1", "p2/1", "p1/4294967296", "x<"] {
             assert_eq!(parse(odd), None, "{odd:?}");
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use lock_core::FencingToken;
-use lock_core::backend::{Busy, HolderId, HolderStatus, LockStatus, Mode, since_of_token};
+use lock_core::backend::{Busy, HolderId, HolderStatus, LockStatus, Mode, WaiterStatus, since_of_token};
 use redis::Value;
 
 use super::mode;
@@ -76,10 +76,28 @@ pub(crate) fn acquired(reply: &Value) -> Option<Acquired> {
     }
 }
 
-/// `None`: no reply of our script.
+/// Without waiters, but with their number. `None`: no reply of our script.
 pub(crate) fn status(reply: &Value) -> Option<LockStatus> {
+    Some(parsed_status(reply)?.0)
+}
+
+/// With the waiters that the reply lists, in the order of the queue. `None`: no reply of our script.
+pub(crate) fn status_with_waiters(reply: &Value) -> Option<LockStatus> {
+    let (mut status, waiters) = parsed_status(reply)?;
+    status.waiters = Some(waiters_of(waiters)?);
+    Some(status)
+}
+
+fn parsed_status(reply: &Value) -> Option<(LockStatus, &[Value])> {
     let Value::Array(parts) = reply else { return None };
-    let [value, Value::Int(left), Value::Int(waiting), Value::Array(sharers)] = &parts[..] else {
+    let [
+        value,
+        Value::Int(left),
+        Value::Int(waiting),
+        Value::Array(sharers),
+        Value::Array(waiters),
+    ] = &parts[..]
+    else {
         return None;
     };
     let status = match value {
@@ -90,7 +108,44 @@ pub(crate) fn status(reply: &Value) -> Option<LockStatus> {
         },
         _ => return None,
     };
-    Some(status.with_waiting(usize::try_from(*waiting).ok()?))
+    Some((status.with_waiting(usize::try_from(*waiting).ok()?), waiters))
+}
+
+/// What is added to the score of an entry that is set aside, to get its number in the queue: as in `queue.lua`.
+const ASIDE: f64 = 2e15;
+/// The number of the first entry of a queue.
+const FIRST: f64 = -1e15;
+
+/// Those who wait, by the entry and the score of each.
+fn waiters_of(parts: &[Value]) -> Option<Vec<WaiterStatus>> {
+    let of = |parts: &[Value]| match parts {
+        [Value::BulkString(entry), Value::BulkString(score)] => {
+            let score: f64 = std::str::from_utf8(score).ok()?.parse().ok()?;
+            // An upgrade is below all of them, and stays so.
+            let number = if score < FIRST { score + ASIDE } else { score };
+            Some((number, waiter(entry)))
+        }
+        _ => None,
+    };
+    let mut waiters = parts.chunks(2).map(of).collect::<Option<Vec<_>>>()?;
+    waiters.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+    Some(waiters.into_iter().map(|(_, waiter)| waiter).collect())
+}
+
+/// One who waits, by its entry: `ID INBOX`, or `ID/MODE INBOX`.
+fn waiter(entry: &[u8]) -> WaiterStatus {
+    let rest = entry.get(HolderId::HEX_DIGITS..).unwrap_or_default();
+    let mode = match rest.strip_prefix(b"/") {
+        Some(rest) => {
+            let mode = rest.split(|byte| *byte == b' ').next().unwrap_or_default();
+            std::str::from_utf8(mode).ok().and_then(mode::parse_asked)
+        }
+        None => Some(Mode::Exclusive),
+    };
+    match mode {
+        Some(mode) => WaiterStatus::new().with_mode(mode),
+        None => WaiterStatus::new(),
+    }
 }
 
 /// Those who share a name, by the id, the terms and the ms left of each: in the order of their grants, and then offers.

@@ -106,6 +106,7 @@ fn replies_to_a_status() {
             Value::Int(12),
             Value::Int(3),
             Value::Array(sharers),
+            Value::Array(vec![]),
         ]))
     };
     let rest = Duration::from_millis(12);
@@ -153,6 +154,50 @@ fn replies_to_a_status() {
             "{odd:?}"
         );
     }
+}
+
+/// An upgrade is before all. One that is set aside keeps its place, and its score is lower by the same for each.
+#[test]
+fn waiters_are_in_the_order_of_their_numbers() {
+    let modes = |entries: &[(&str, i64)]| {
+        let waiters = entries.iter().flat_map(|(how, score)| {
+            let entry = format!("{ID}{how} polylock:inbox:1");
+            [text(&entry), text(&score.to_string())]
+        });
+        let reply = Value::Array(vec![
+            Value::Nil,
+            Value::Int(-2),
+            Value::Int(entries.len().try_into().expect("a few")),
+            Value::Array(vec![]),
+            Value::Array(waiters.collect()),
+        ]);
+        assert_eq!(status(&reply).map(|status| status.waiters), Some(None));
+        let status = status_with_waiters(&reply).expect("a reply of ours");
+        assert_eq!(status.waiting, Some(entries.len()));
+        let waiters = status.waiters.expect("it lists them");
+        waiters.into_iter().map(|waiter| waiter.mode).collect::<Vec<_>>()
+    };
+    let first = -1_000_000_000_000_000;
+    let aside = 2_000_000_000_000_000;
+    let permits = Permits::new(1, 2).expect("no more than there are");
+    let upgrade = format!("/x<{ID}");
+    assert_eq!(
+        modes(&[
+            (&upgrade, first - aside - 1),
+            ("/s", first + 1 - aside),
+            ("", first),
+            ("/p1/2", first + 2),
+            ("/new", first + 3),
+        ]),
+        [
+            Some(Mode::Exclusive),
+            Some(Mode::Exclusive),
+            Some(Mode::Shared),
+            Some(Mode::Permits(permits)),
+            None,
+        ]
+    );
+    assert_eq!(modes(&[]), []);
 }
 
 #[test]

@@ -42,12 +42,12 @@ async fn a_hold_from_beginning_to_end() {
         .with_token(hold.token())
         .with_id(request.holder().to_string())
         .with_since(SystemTime::UNIX_EPOCH + Duration::from_micros(hold.token().as_u64()));
-    assert_eq!(status, LockStatus::held(holder).with_waiting(0));
+    assert_eq!(status, LockStatus::held(holder).with_waiters([]));
 
     assert!(release(&hold).await);
     assert!(!fixture.exists("a").await);
     assert!(!release(&hold).await, "there is nothing left to release");
-    let free = LockStatus::free().with_waiting(0);
+    let free = LockStatus::free().with_waiters([]);
     assert_eq!(backend.status(&name("a")).await.expect("an answer"), free);
     assert_eq!(
         fixture.keys().await,

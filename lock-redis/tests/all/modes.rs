@@ -83,6 +83,9 @@ async fn waiting_readers_enter_together_and_after_a_writer_that_came_first() {
     let last = waits(&fixture, permits(1, 1)).await;
     let status = fixture.backend().status(&name("a")).await.expect("an answer");
     assert_eq!((status.holders.len(), status.waiting), (1, Some(4)));
+    let waiters = status.waiters.expect("the server knows them");
+    let modes: Vec<_> = waiters.iter().filter_map(|waiter| waiter.mode).collect();
+    assert_eq!(modes, [Mode::Exclusive, Mode::Shared, Mode::Shared, permits(1, 1)]);
     assert!(release(&reader).await);
     let writing = writer.granted().await;
     assert!(readers.iter().all(Waiter::is_waiting));

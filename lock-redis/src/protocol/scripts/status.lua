@@ -1,10 +1,20 @@
--- KEYS: lock, queue, ends, terms. Reply: {value or nothing: free, ms left (-1: no end), how many wait, {id, terms, ms left of
--- each that shares the name}}.
+-- KEYS: lock, queue, ends, terms. ARGV: how many waiters are listed at most. Reply: {value or nothing: free, ms left (-1: no end),
+-- how many wait, {id, terms, ms left of each that shares the name}, {entry, score of each waiter that is listed, as in queue.lua}}.
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 local waiting = redis.call('ZCOUNT', KEYS[2], '(' .. now_ms, '+inf')
+local waiters = {}
+if waiting > 0 and ARGV[1] ~= '0' then
+  local entries = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', '(0', 'WITHSCORES', 'LIMIT', 0, ARGV[1])
+  for i = 1, #entries, 2 do
+    if tonumber(redis.call('ZSCORE', KEYS[2], '>' .. entries[i]) or '0') > now_ms then
+      table.insert(waiters, entries[i])
+      table.insert(waiters, entries[i + 1])
+    end
+  end
+end
 local left = redis.call('PTTL', KEYS[1])
-if left == -2 then return {false, left, waiting, {}} end
+if left == -2 then return {false, left, waiting, {}, waiters} end
 local value, sharers = string.sub(redis.call('GET', KEYS[1]), 1, 512), {}
 if string.find(value, '^%l+ %d+ %d+ %d+') then
   local ends = redis.call('ZRANGE', KEYS[3], 0, -1, 'WITHSCORES')
@@ -17,4 +27,4 @@ if string.find(value, '^%l+ %d+ %d+ %d+') then
     end
   end
 end
-return {value, left, waiting, sharers}
+return {value, left, waiting, sharers, waiters}
