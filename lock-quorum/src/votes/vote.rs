@@ -146,3 +146,33 @@ impl Call {
 fn current() -> Option<Id> {
     Handle::try_current().ok().map(|runtime| runtime.id())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use lock_core::LockName;
+    use lock_core::backend::request::{RequestOptions, Terms};
+
+    use super::*;
+
+    /// What only ended by its own time may still be at its node.
+    #[tokio::test(start_paused = true)]
+    async fn a_vote_is_lost_if_its_node_says_so() {
+        let ttl = Duration::from_secs(30);
+        for (cause, was_lost) in [
+            (LostCause::NotHeld, true),
+            (LostCause::Revoked, true),
+            (LostCause::Disconnected, false),
+            (LostCause::Expired, false),
+        ] {
+            let name = LockName::new("a").expect("a valid name");
+            let vote = Vote::new(0, RequestOptions::new(name, Terms::new(ttl)).start(), false);
+            let sent = vote.request.sending();
+            assert!(vote.lease().arm(sent, ttl).is_ok());
+            assert!(vote.is_live() && !vote.was_lost());
+            vote.lease().lose(cause);
+            assert_eq!((vote.is_live(), vote.was_lost()), (false, was_lost), "{cause:?}");
+        }
+    }
+}

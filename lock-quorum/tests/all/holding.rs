@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use lock_core::{ErrorKind, HoldState};
+use lock_core::backend::{DistributedLock, Revoke, Revoked};
+use lock_core::{ErrorKind, HoldState, LockName};
 use tokio::time::{Instant, sleep};
 
 use crate::support::{Servers, TTL};
@@ -87,6 +88,30 @@ async fn a_majority_that_forgets_loses_the_hold() {
     sleep(TTL / 2).await;
     assert!(guard.check().is_err(), "{:?}", guard.state());
     servers.until_free("a").await;
+}
+
+/// A node that says "revoked" does not vote for it any more, as one that has forgotten it.
+#[tokio::test(start_paused = true)]
+async fn a_hold_whose_votes_are_revoked_is_lost_if_they_are_a_majority() {
+    for (how, nodes) in [
+        (Revoke::AtLeaseEnd, 1),
+        (Revoke::AtLeaseEnd, 2),
+        (Revoke::Now, 1),
+        (Revoke::Now, 2),
+    ] {
+        let servers = Servers::new(3);
+        let client = servers.client();
+        let guard = client.locks.lock("a").acquire().await.unwrap();
+        let name = LockName::new("a").unwrap();
+        for server in &servers.servers[..nodes] {
+            let token = server.status(&name).await.unwrap().holders[0].token.unwrap();
+            let answer = server.revoke(&name, token, how).await.unwrap();
+            assert!(matches!(answer, Revoked::Done { .. }), "{answer:?}");
+        }
+        sleep(2 * TTL).await;
+        let is_held = guard.state() == HoldState::Held;
+        assert_eq!(is_held, nodes == 1, "{how:?} at {nodes}: {:?}", guard.state());
+    }
 }
 
 #[tokio::test(start_paused = true)]
