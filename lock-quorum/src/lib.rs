@@ -75,6 +75,13 @@
 //! Holds are exclusive or [shared](lock_core::RwLock). Semaphores above 1 are refused: each node counts only the permits that it
 //! gave, and two majorities may admit more than the limit. There are no upgradable holds, no passes within a process and no
 //! strict order of waiters: the order ends when the anchor does.
+//!
+//! [`Locker::list`](lock_core::Locker::list) and [`Locker::revoke`](lock_core::Locker::revoke) are `Unsupported`:
+//! - A name is held if a majority votes for one holder. A list of one node shows single votes, and a page of several nodes would have to go
+//!   on at a different place of each.
+//! - Each vote has a token of its own, and the quorum's token is none of those that the nodes compare. A revoke that reached a minority
+//!   would leave a hold that lives on and can lose no further node. To end a hold, revoke its votes at a majority of the nodes, each by the
+//!   token that the node's own status shows: a vote that is revoked counts as lost.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 

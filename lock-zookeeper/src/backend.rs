@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use lock_core::backend::{
-    AcquireRequest, Attempt, Capabilities, Change, DistributedLock, ListFrom, ListPage, LockStatus,
+    AcquireRequest, Attempt, Capabilities, Change, DistributedLock, ListFrom, ListPage, LockStatus, Revoke, Revoked,
 };
-use lock_core::{LockName, Result};
+use lock_core::{Error, ErrorKind, FencingToken, LockName, Result};
 
 use crate::acl;
 use crate::acquire;
@@ -16,6 +16,7 @@ use crate::config::ZooKeeperConfig;
 use crate::error;
 use crate::follow;
 use crate::list;
+use crate::revoke;
 use crate::server_id;
 use crate::state::{ConnectionState, StateWatch};
 use crate::status;
@@ -139,6 +140,7 @@ impl DistributedLock for ZooKeeperBackend {
             .any_floor()
             .follow()
             .list()
+            .revoke_now()
             .session_renewal();
         let capabilities = capabilities.shared().downgrade().permits(u32::MAX);
         let longest = capabilities.longest_ttl;
@@ -211,6 +213,22 @@ impl DistributedLock for ZooKeeperBackend {
         let session = self.client.sessions.any().await?;
         let page = list::list(&session, self.client.config.root(), from, at_most);
         self.client.within_limit(&session, page).await
+    }
+
+    async fn revoke(&self, name: &LockName, token: FencingToken, how: Revoke) -> Result<Revoked> {
+        if how != Revoke::Now {
+            let message = "lock-zookeeper cannot revoke a hold at the end of its lease";
+            return Err(Error::new(ErrorKind::Unsupported, message).with_name(name));
+        }
+        let config = &self.client.config;
+        let revoked = async {
+            let session = self.client.sessions.any().await?;
+            // Sooner than the callers' own limit, so that they learn why.
+            let limit = config.connect_timeout() * 4 / 5;
+            let revoking = revoke::now(&session, config.root(), name, token, limit);
+            self.client.within_limit(&session, revoking).await
+        };
+        revoked.await.map_err(|error| error.with_name(name))
     }
 }
 

@@ -18,6 +18,9 @@ pub(crate) mod end;
 pub(crate) mod keep;
 mod raise;
 pub(crate) mod release;
+mod token_mark;
+
+pub(crate) use self::token_mark::TokenMark;
 
 /// One handle to a hold. When the last one is dropped without a release, the session stops renewing the lease. The node
 /// is deleted when the lease ends.

@@ -98,6 +98,18 @@
 //!   too, the name stays taken for the minimum.
 //! - A hold that has or wants a minimum is not passed on within the process: it is released, and the next waiter asks the server.
 //!
+//! # Forced release
+//! [`Revoke::Now`](lock_core::backend::Revoke::Now) deletes the holder's node, and that of its minimum hold. If the server does not know the
+//! token yet, it waits for the holder to write it: for four fifths of the connect timeout at most, and fails as
+//! [`Unavailable`](lock_core::ErrorKind::Unavailable) after that. It cannot revoke holds of other libraries and of older versions, which write none.
+//! The former holder notices as of any node that somebody deletes: see above.
+//!
+//! [`Revoke::AtLeaseEnd`](lock_core::backend::Revoke::AtLeaseEnd) is `Unsupported`, for two reasons:
+//! - The server does not know when the lease ends. It knows that a session has ended, but not its timeout, nor the end of a fixed lease.
+//! - A lease is renewed by the heartbeats of its session, and these do not look at the hold's node. A holder learns of the node's end by a
+//!   watch, which ends with each connection. If its connection broke again and again, heartbeats would renew the lease in between, and the
+//!   hold would outlast any time that the name was kept for.
+//!
 //! # Fencing
 //! A token is `zxid * 16 + k + offset`:
 //! - `zxid` is the id of a transaction: of the last change of the lock's queue before the grant, or of a write of the holder's
@@ -142,8 +154,10 @@
 //!   nothing to a node that has the sequence of another. Delete the lock's directory before that, while nobody uses it.
 //! - A token floor is at most 2^63 - 2^56, so that 2^20 elections to come have room. When an offset was raised, the next
 //!   acquire of each client takes one or two more round trips.
-//! - The [status](lock_core::Locker::status) shows a holder's token only if the server knows it: if the holder has written its node
-//!   since it was admitted, as the leader of an election does, or if it is exclusive and nobody has joined or left the queue since.
+//! - The [status](lock_core::Locker::status) shows a holder's token only if the server knows it. A hold that lasts longer than a
+//!   twelfth of the session timeout writes its token into its node, which takes one write. Before that, the server knows the token of a
+//!   holder that has written its node since it was admitted, as the leader of an election does, and of an exclusive one if nobody
+//!   has joined or left the queue since.
 //! - A [list](lock_core::Locker::list) reads the names of all directories under the root path for each page. It fails as
 //!   [`Denied`](lock_core::ErrorKind::Denied) at a directory that the configured user may not read.
 //! - A session runs on one runtime: that of its first use. If that runtime ends, or is not driven for 1.5 s while a
@@ -229,6 +243,7 @@ mod list;
 mod names;
 mod probe;
 mod protocol;
+mod revoke;
 mod server_id;
 mod state;
 mod status;

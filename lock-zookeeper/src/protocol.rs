@@ -7,7 +7,7 @@ use zookeeper_client::{Acls, CreateMode, CreateOptions};
 pub(crate) use self::admission::{Position, Watch, holders, may_be_downgraded, position};
 pub(crate) use self::minimum::{Passed, ServerTime, certain, passed, wait_for};
 pub(crate) use self::node_data::NodeData;
-pub(crate) use self::places::{is_known, is_place, kept_in_front, kept_name, left_kept, prefix};
+pub(crate) use self::places::{is_kept, is_known, is_place, kept_in_front, kept_name, left_kept, prefix};
 use crate::config::ZooKeeperConfig;
 
 mod admission;

@@ -35,7 +35,7 @@ pub(crate) async fn read_without_waiters(session: &Session, root: &str, name: &L
 }
 
 /// The status of a directory with the number of waiters, and the entries of those.
-async fn read_holders(session: &Session, path: &str) -> Result<(LockStatus, Vec<(String, Mode)>)> {
+pub(crate) async fn read_holders(session: &Session, path: &str) -> Result<(LockStatus, Vec<(String, Mode)>)> {
     loop {
         let connection = session.connected().await?;
         let client = &connection.client;

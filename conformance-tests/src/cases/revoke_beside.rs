@@ -128,7 +128,9 @@ pub(crate) async fn a_hold_that_was_passed_on_is_revoked_by_any_of_its_tokens(cx
         );
         let released = cx.soon("a release", passed.release(ReleaseOptions::default())).await?;
         released.or_fail("release")?;
-        cx.take_away("a").await;
+        if how == Revoke::AtLeaseEnd {
+            cx.take_away("a").await;
+        }
         cx.until_free("a", cx.patience(), "a revoke").await?;
     }
     Ok(())
@@ -169,7 +171,9 @@ pub(crate) async fn a_reader_is_revoked_alone(cx: &RawCx) -> Verdict {
         writer.await?.release().await?;
     } else {
         second.release().await?;
-        cx.take_away("a").await;
+        if how == Revoke::AtLeaseEnd {
+            cx.take_away("a").await;
+        }
     }
     cx.until_free("a", cx.patience(), "all were revoked").await
 }

@@ -165,6 +165,9 @@ const PASS_CONFIRMED_WITHIN: Duration = Duration::from_millis(50);
 ///   clock one in the second table. A row whose last token is older than seven days, and that nobody has locked, is deleted in the
 ///   background, if the user has the permission `DELETE`. See [`MySqlConfig::with_retention`] and
 ///   [`clean_up`](Self::clean_up). An acquire at the very moment may find the row locked, as if another client held the name.
+/// - [`Locker::revoke`](lock_core::Locker::revoke) is `Unsupported`. The hold is a transaction of one connection: it lasts as long as
+///   that, so there is no end of a lease to wait for. And to end it at once, somebody has to end the connection. No column says which one that
+///   is, and the server gives its number to another connection after a restart, which may carry another hold. Leases can be revoked.
 /// - Rows of names that are not locked may also be deleted by hand at any time while the server's clock is right, and has
 ///   passed the [token floor](lock_core::Locker::with_token_floor) if there is one.
 #[derive(Clone)]

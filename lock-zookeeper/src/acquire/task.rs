@@ -17,6 +17,7 @@ use crate::claims::{Claim, Claims, Grant, Outcome, TaskNumber};
 use crate::config::ZooKeeperConfig;
 use crate::connection::{Connection, Room, Session, SessionEnded};
 use crate::error::{self, Failure, RETRY_DELAY, catch_panic};
+use crate::hold::TokenMark;
 use crate::hold::end::{EndRequests, HoldEnd, end_of_hold};
 use crate::hold::keep::Keep;
 use crate::hold::release::Release;
@@ -155,9 +156,16 @@ impl ClaimTask {
 
     /// Waits until the hold ends, and deletes its node.
     async fn until_hold_ends(mut self, grant: Arc<Grant>) -> Outcome {
-        let end = end_of_hold(&self.claim, &grant, &mut self.end_requests).await;
+        let mark = self.token_mark(&grant);
+        let end = end_of_hold(&self.claim, &grant, mark, &mut self.end_requests).await;
         self.session.unbind_lease(self.claim.holder());
         self.end_hold(&grant, end).await
+    }
+
+    /// The write that shows the token.
+    fn token_mark(&self, grant: &Grant) -> Option<TokenMark> {
+        let node = self.node.as_ref()?;
+        Some(TokenMark::new(&node.data, grant.token.number, node.version))
     }
 
     async fn end_hold(&mut self, grant: &Grant, end: HoldEnd) -> Outcome {

@@ -70,6 +70,11 @@ fn kept_entry(name: &str) -> Option<String> {
     rest.starts_with('-').then(|| format!("{protection}{rest}"))
 }
 
+/// Whether this is the name of a kept node.
+pub(crate) fn is_kept(name: &str) -> bool {
+    kept_entry(name).is_some()
+}
+
 /// The kept node that stands in front of the queue, and how many stand between it and the entry `own`. None as long as its entry is
 /// there.
 pub(crate) fn kept_in_front<'a>(children: &'a [String], own: &str) -> Option<(&'a str, usize)> {
@@ -188,6 +193,7 @@ mod tests {
     fn a_kept_node_takes_the_place_of_its_entry() {
         let [first, second, third] = ["1", "2", "3"].map(|number| format!("{UUID}-lock-000000000{number}"));
         let kept = kept_name(&first).expect("an entry of ours");
+        assert!(is_kept(&kept) && !is_kept(&first));
         assert_eq!(kept, format!("{UUID}-keep-lock-0000000001"));
         assert_eq!(kept_name(&format!("{UUID}-lock-")), Some(format!("{UUID}-keep-lock-")));
         let names = |children: &[String]| -> Vec<String> {

@@ -20,6 +20,7 @@ mod panics;
 mod passes;
 mod passwords;
 mod queue;
+mod revoke;
 mod runtimes;
 #[cfg(feature = "sasl")]
 mod sasl;

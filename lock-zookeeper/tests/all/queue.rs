@@ -204,10 +204,8 @@ async fn status_tells_who_has_it_and_how_many_wait() {
     children_until(&client, &format!("{root}/a"), |children| children.len() == 2).await;
     let status = two.status(&name("a")).await.unwrap();
     assert_eq!(status.holders[0].label.as_deref(), Some(&*label));
-    assert_eq!(
-        status.holders[0].token, None,
-        "the server cannot know when it was granted"
-    );
+    // The server cannot know by which list it was granted, until the holder writes its token.
+    assert!(status.holders[0].token.is_none_or(|token| token == hold.token()));
     assert_eq!(status.waiting, Some(1));
     waiting.abort();
 }
@@ -251,7 +249,7 @@ async fn a_waiter_behind_others_names_the_holder_of_its_last_moment() {
     assert_eq!(busy(within(last).await.unwrap()).holder.as_deref(), Some("second"));
 }
 
-/// Each hold watches its node once. The heartbeats are the session's, however many it holds.
+/// Each hold watches its node once, and writes its token once. The heartbeats are the session's, however many it holds.
 #[testbed::test]
 async fn held_names_cost_hardly_any_request() {
     const NAMES: usize = 1000;
@@ -262,7 +260,7 @@ async fn held_names_cost_hardly_any_request() {
         holds.push(hold(&one, &number.to_string()).await);
     }
     let before = requests(&server).await;
-    // The watches are set after a twelfth of the session timeout.
+    // That is after a twelfth of the session timeout.
     sleep(SESSION).await;
     within(async {
         while counter(&server, "zk_watch_count").await < NAMES as u64 {
@@ -274,7 +272,7 @@ async fn held_names_cost_hardly_any_request() {
     sleep(2 * SESSION).await;
     let later = requests(&server).await;
     // At most twelve heartbeats, and as many pings, in a session timeout.
-    assert!(watching - before <= NAMES + 100, "{} requests", watching - before);
+    assert!(watching - before <= 2 * NAMES + 100, "{} requests", watching - before);
     assert!(later - watching <= 150, "{} requests", later - watching);
     assert!(holds.iter().all(|(_, request, _)| is_live(request.lease())));
 }
