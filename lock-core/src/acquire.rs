@@ -199,12 +199,14 @@ impl<F: Future<Output = StopReason>> Acquire<'_, F> {
     }
 
     /// Waits for the turn, or for what else becomes of an entry in the local queue.
-    async fn sleep(&mut self, receiver: oneshot::Receiver<Wakeup>) -> Result<Wakeup> {
+    async fn sleep(&mut self, mut receiver: oneshot::Receiver<Wakeup>) -> Result<Wakeup> {
         let stop = tokio::select! {
             biased;
-            answer = receiver => return answer.map_err(|_| self.shared.shut_down()),
+            answer = &mut receiver => return answer.map_err(|_| self.shared.shut_down()),
             stop = &mut self.stopped => stop,
         };
+        // As long as it is in the line, the line knows what was learned of the name.
+        let _in_line = (!is_active(Mutant::LeavesBeforeTheLastWord)).then_some(receiver);
         match stop {
             StopReason::Closing => Err(self.shared.shut_down()),
             StopReason::TooLate => {

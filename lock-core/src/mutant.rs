@@ -38,6 +38,8 @@ pub enum Mutant {
     PassesToNobody,
     /// A loss that is told while the hold is passed on is told to the one before alone.
     MissesALossInAPass,
+    /// A waiter whose time is up leaves the line before it looks what is known of the name.
+    LeavesBeforeTheLastWord,
 }
 
 #[cfg(not(shuttle))]

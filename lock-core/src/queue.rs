@@ -121,7 +121,7 @@ impl<W: Waiter> Queues<W> {
     pub(crate) fn holder(&self, name: &LockName, kind: LineKind) -> Option<Arc<str>> {
         match &self.0.lock().get(name)?.known_line(kind)?.leader {
             LeaderState::Refused(label) | LeaderState::Holding(_, label) => label.clone(),
-            LeaderState::Asking | LeaderState::Releasing => None,
+            LeaderState::Asking | LeaderState::Releasing(_) => None,
         }
     }
 
@@ -135,13 +135,18 @@ impl<W: Waiter> Queues<W> {
         if let Some(error) = unreachable.or_else(|| line.failure.clone()) {
             return LastWord::Failed(error);
         }
-        match &line.leader {
-            LeaderState::Refused(label) | LeaderState::Holding(_, label) => LastWord::Taken(label.clone()),
-            // It went from one to the next meanwhile: the server answers, and others were before us.
-            LeaderState::Asking | LeaderState::Releasing if since.has_news(line.news, line.request.as_ref()) => {
-                LastWord::Taken(None)
-            }
-            LeaderState::Asking | LeaderState::Releasing => LastWord::Nothing,
+        // Whoever has the turn may not have seen the answer to its request yet.
+        let noted = line.request.as_ref().and_then(AcquireRequest::last_busy);
+        let silent_since = match (&line.leader, noted) {
+            (LeaderState::Refused(label) | LeaderState::Holding(_, label), _) => return LastWord::Taken(label.clone()),
+            (LeaderState::Asking, Some(busy)) => return LastWord::Taken(busy.holder),
+            (LeaderState::Asking, None) => line.request.as_ref().map(AcquireRequest::made),
+            (LeaderState::Releasing(since), _) => Some(*since),
+        };
+        // It went from one to the next meanwhile: the server answers, and others were before us.
+        match since.has_news(line.news, silent_since) {
+            true => LastWord::Taken(None),
+            false => LastWord::Nothing,
         }
     }
 

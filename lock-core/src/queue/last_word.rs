@@ -1,6 +1,5 @@
 //! What a caller whose time is up is told of a name.
 
-use crate::backend::AcquireRequest;
 use crate::error::Error;
 use crate::sync::Arc;
 use crate::sync::time::Instant;
@@ -26,10 +25,10 @@ pub(crate) struct Since {
 }
 
 impl Since {
-    /// Whether the server has answered this process's requests for the name since then, although it has not answered
-    /// `request` yet. After half of the caller's time without an answer to that one, the server is silent.
-    pub(super) fn has_news(self, news: u64, request: Option<&AcquireRequest>) -> bool {
-        let is_silent = request.is_some_and(|request| Some(request.made()) < self.half_time);
+    /// Whether the server has answered this process's requests for the name since then, although what was asked at
+    /// `unanswered_since` has no answer yet. After half of the caller's time without that answer, the server is silent.
+    pub(super) fn has_news(self, news: u64, unanswered_since: Option<Instant>) -> bool {
+        let is_silent = unanswered_since.is_some_and(|since| Some(since) < self.half_time);
         news > self.news && !is_silent
     }
 }

@@ -38,8 +38,8 @@ pub(super) enum LeaderState<H> {
     Refused(Option<Arc<str>>),
     /// Holding, with this label. Weak, since the hold has the turn.
     Holding(Weak<H>, Option<Arc<str>>),
-    /// Giving it back: the name is about to be free.
-    Releasing,
+    /// Giving it back: the name is about to be free. Since when the server has not answered.
+    Releasing(Instant),
 }
 
 /// Until when somebody waits. It never becomes earlier when a waiter leaves, which costs nobody anything.
@@ -145,6 +145,20 @@ impl<W: Waiter> Queue<W> {
         self.heard();
     }
 
+    /// The name is about to be free. What the server never answered is no news.
+    pub(super) fn releases(&mut self) {
+        let asked = self.request.as_ref().map(AcquireRequest::made);
+        let silent_since = match &self.leader {
+            LeaderState::Releasing(since) => Some(*since),
+            LeaderState::Asking => asked,
+            LeaderState::Refused(_) | LeaderState::Holding(..) => {
+                self.news += 1;
+                None
+            }
+        };
+        self.leader = LeaderState::Releasing(silent_since.unwrap_or_else(Instant::now));
+    }
+
     /// The server answered.
     pub(super) fn heard(&mut self) {
         self.news += 1;
@@ -156,7 +170,7 @@ impl<W: Waiter> Queue<W> {
     pub(super) fn known_to_waiter(&self) -> u64 {
         match self.leader {
             LeaderState::Refused(_) => self.news.saturating_sub(1),
-            LeaderState::Asking | LeaderState::Holding(..) | LeaderState::Releasing => self.news,
+            LeaderState::Asking | LeaderState::Holding(..) | LeaderState::Releasing(_) => self.news,
         }
     }
 

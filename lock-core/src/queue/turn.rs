@@ -86,9 +86,7 @@ impl<W: Waiter> Turn<W> {
         current.release.get_or_insert_with(|| lines.releases.begin());
         let line = lines.line(current.kind);
         if line.is_led_by(current.number, current.kind) {
-            // What the server never answered is no news.
-            line.news += u64::from(line.leader.is_busy());
-            line.leader = LeaderState::Releasing;
+            line.releases();
         }
     }
 
@@ -116,7 +114,7 @@ impl<W: Waiter> Turn<W> {
 
     /// Whether the server answered somebody since this caller came, whose request is unanswered.
     pub(crate) fn has_news(&self, since: Since, request: &AcquireRequest) -> bool {
-        self.change(|line, _, _| since.has_news(line.news, Some(request)))
+        self.change(|line, _, _| since.has_news(line.news, Some(request.made())))
             .unwrap_or_default()
     }
 

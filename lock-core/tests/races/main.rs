@@ -8,6 +8,7 @@
 mod drop_against_shutdown;
 mod explore;
 mod join_against_release;
+mod limits_together;
 mod pass_against_cancel;
 mod pass_against_loss;
 mod permits_cancel_against_grant;

@@ -190,6 +190,27 @@ async fn waiters_with_one_limit_are_all_told_that_it_is_taken() {
     }
 }
 
+/// The first caller's request is undone, since the others cannot go on with its terms. That their turn has not come yet says
+/// nothing of the server.
+#[tokio::test(start_paused = true)]
+async fn waiters_behind_an_undo_are_told_what_was_known_before_it() {
+    let (backend, locks) = scripted();
+    backend.server().hold_elsewhere("a", seconds(60)).unwrap();
+    let wait = |ttl, limit| {
+        let lock = locks.lock("a").ttl(seconds(ttl));
+        tokio::spawn(async move { lock.acquire_within(limit).await.map(drop) })
+    };
+    let first = wait(30, seconds(1));
+    let (second, third) = (wait(10, seconds(1)), wait(10, Duration::from_millis(1_500)));
+    let patient = wait(10, seconds(10));
+    backend.next(Request::Abandon, [Answer::Hang]);
+    for waiter in [first, second, third] {
+        assert_eq!(kind(&waiter.await.unwrap()), Some(ErrorKind::TimedOut));
+    }
+    // For more than half of its time the server has said nothing.
+    assert_eq!(kind(&patient.await.unwrap()), Some(ErrorKind::Unavailable));
+}
+
 /// A request that was given up keeps what failed before it, and says so itself if nothing did.
 #[tokio::test(start_paused = true)]
 async fn what_failed_before_a_request_was_given_up_is_told() {
