@@ -234,7 +234,7 @@ impl<F: Future<Output = StopReason>> Acquire<'_, F> {
                 attempt = pending.attempt() => attempt,
                 stop = &mut self.stopped => return self.stop(&stop, pending.last_word(last_error, self.since())),
             };
-            let pause = match attempt {
+            let pause = match self.if_kept(attempt) {
                 Ok(Attempt::Granted(hold, armed)) => {
                     self.shared.backend.note_reached();
                     self.shared.check_open()?;
@@ -302,6 +302,15 @@ impl<F: Future<Output = StopReason>> Acquire<'_, F> {
                 () = until(pause) => {}
             }
         }
+    }
+
+    /// Refuses a grant of a server that does not keep what is required: the backend may have connected to it just now. What was
+    /// granted is then undone like any failed attempt.
+    fn if_kept(&self, attempt: Result<Attempt>) -> Result<Attempt> {
+        if let Ok(Attempt::Granted(..)) = &attempt {
+            self.shared.backend.check_required(self.options.required.as_ref())?;
+        }
+        attempt
     }
 
     /// Whether this only says that a waiting request was given up. Its backend had no time left to ask the server, and has

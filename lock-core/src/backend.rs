@@ -29,6 +29,7 @@ pub use self::status::{HolderStatus, LockStatus, WaiterStatus, since_of_token};
 pub use crate::lost::LostCause;
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::guarantee::{Guarantee, Verdict};
 use crate::name::LockName;
 use crate::token::FencingToken;
 
@@ -142,6 +143,17 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     fn check_ttl(&self, ttl: Duration) -> Result<()> {
         let _ = ttl;
         Ok(())
+    }
+
+    /// Whether the server keeps a guarantee that depends on it: what a hold survives. By the backend's configuration, and by what it
+    /// read of the server when it last connected. Does no I/O. Core asks the [capabilities](Self::capabilities) for all other
+    /// guarantees.
+    ///
+    /// A backend answers [`Verdict::Yes`] only if it passes the conformance cases of the guarantee's id. If the settings were not
+    /// read, it answers [`Verdict::Unknown`], which is the default.
+    fn keeps(&self, guarantee: Guarantee) -> Verdict {
+        let _ = guarantee;
+        Verdict::unknown("this backend does not say", "choose another backend")
     }
 
     /// Acquires the name, or returns that it is taken.

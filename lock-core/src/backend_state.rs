@@ -1,6 +1,8 @@
 //! The backend as core keeps it.
 
 use crate::backend::{Capabilities, DistributedLock};
+use crate::error::Result;
+use crate::guarantee::{Guarantee, Required, Verdict};
 use crate::sync::{Arc, AtomicBool, Ordering};
 
 /// What a locker, its acquires and its holds share. A hold may outlive all lockers.
@@ -25,6 +27,28 @@ impl BackendState {
         // Written once: all workers of the runtime read what is beside it.
         if !self.was_reached() {
             self.reached.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether the server keeps this, as far as the backend knows.
+    pub(crate) fn verdict(&self, guarantee: Guarantee) -> Verdict {
+        match (guarantee.declared(&self.capabilities), guarantee) {
+            // The server may have granted less than the backend can do.
+            (Some(Verdict::Yes), Guarantee::Ttl(ttl)) => match self.lock.check_ttl(ttl) {
+                Ok(()) => Verdict::Yes,
+                Err(error) => Verdict::no(error.to_string(), "choose another TTL, or another server"),
+            },
+            (Some(verdict), _) => verdict,
+            (None, guarantee) => self.lock.keeps(guarantee),
+        }
+    }
+
+    /// # Errors
+    /// [`Misconfigured`](crate::ErrorKind::Misconfigured) with all that is missed.
+    pub(crate) fn check_required(&self, required: Option<&Arc<Required>>) -> Result<()> {
+        match required {
+            None => Ok(()),
+            Some(required) => required.check(|guarantee| self.verdict(guarantee)),
         }
     }
 

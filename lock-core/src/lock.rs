@@ -370,8 +370,10 @@ impl Lock {
             shows_token: self.shows_token,
             token_floor: self.locker.token_floor(),
             limits: self.locker.limits(),
+            required: self.locker.required().cloned(),
         };
         options.check().map_err(|error| error.about(&options.name))?;
+        self.locker.check_known().map_err(|error| error.about(&options.name))?;
         Ok(options)
     }
 }

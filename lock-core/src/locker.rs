@@ -10,6 +10,7 @@ use crate::backend::{Capabilities, Change, DistributedLock, LockStatus};
 use crate::backend_state::BackendState;
 use crate::background::runner::ensure_running;
 use crate::error::{Error, ErrorKind, Result};
+use crate::guarantee::Required;
 use crate::label::default_label;
 use crate::lock::Lock;
 use crate::name::LockName;
@@ -23,6 +24,7 @@ use crate::sync::time::timeout;
 use crate::time::within;
 use crate::token::FencingToken;
 
+mod guarantees;
 mod list;
 mod options;
 mod revoke;
@@ -73,6 +75,7 @@ pub struct Locker {
     operation_timeout: Duration,
     passes: u32,
     token_floor: Option<FencingToken>,
+    required: Option<Arc<Required>>,
 }
 
 impl Locker {
@@ -114,6 +117,7 @@ impl Locker {
             operation_timeout: DEFAULT_OPERATION_TIMEOUT,
             passes: DEFAULT_PASSES,
             token_floor: None,
+            required: None,
         }
     }
 
@@ -131,8 +135,8 @@ impl Locker {
         self.shared.backend.capabilities
     }
 
-    /// Connects to the server, and checks that the backend can keep locks with this locker's TTL and label. Optional: the
-    /// first acquire connects and checks as well. A TTL that was not chosen by [`with_ttl`](Self::with_ttl) is checked by
+    /// Connects to the server, and checks that the backend can keep locks with this locker's TTL and label, and what is
+    /// [required](Self::require). Optional: the first acquire connects and checks as well. A TTL that was not chosen by [`with_ttl`](Self::with_ttl) is checked by
     /// the acquires alone, so that you may choose it after connecting.
     ///
     /// As long as no connection was ever made, an acquire that cannot connect fails. After the first connection, acquires
@@ -167,7 +171,10 @@ impl Locker {
         backend.note_reached();
         // Asked in any case: it may warn.
         let checked = backend.lock.check_ttl(self.ttl);
-        if self.ttl_is_chosen { checked } else { Ok(()) }
+        if self.ttl_is_chosen {
+            checked?;
+        }
+        backend.check_required(self.required())
     }
 
     /// The lock with this name, which may be acquired any number of times. Does no I/O; `acquire` reports an invalid name.
@@ -339,6 +346,21 @@ impl Locker {
 
     pub(crate) fn token_floor(&self) -> Option<FencingToken> {
         self.token_floor
+    }
+
+    pub(crate) fn required(&self) -> Option<&Arc<Required>> {
+        self.required.as_ref()
+    }
+
+    /// # Errors
+    /// If what was read of the server shows that it does not keep what is required.
+    pub(crate) fn check_known(&self) -> Result<()> {
+        let backend = &self.shared.backend;
+        match backend.was_reached() {
+            // Its grant will be checked: connecting is a part of the acquire.
+            false => Ok(()),
+            true => backend.check_required(self.required()),
+        }
     }
 
     pub(crate) fn limits(&self) -> Limits {

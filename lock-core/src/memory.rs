@@ -13,6 +13,7 @@ use crate::backend::{
     LockStatus, ReleaseOptions, ReleaseOutcome, Renewal, Revoke, Revoked, SentAt,
 };
 use crate::error::Result;
+use crate::guarantee::{Guarantee, Verdict};
 use crate::name::LockName;
 use crate::sync::time::{Instant, sleep_until};
 use crate::sync::{Arc, Mutex, Notify};
@@ -129,6 +130,16 @@ impl DistributedLock for MemoryBackend {
 
     async fn connect(&self) -> Result<()> {
         self.0.check_available()
+    }
+
+    fn keeps(&self, guarantee: Guarantee) -> Verdict {
+        match guarantee {
+            Guarantee::ClockStep | Guarantee::ConnectionLoss | Guarantee::NoEviction => Verdict::Yes,
+            _ => Verdict::unknown(
+                "the server is the memory of this process, and ends with it",
+                "name a server in the URL",
+            ),
+        }
     }
 
     async fn acquire(&self, request: &AcquireRequest) -> Result<Attempt> {

@@ -6,6 +6,7 @@ use super::limits::Limits;
 use crate::backend::request::{RequestControl, RequestOptions, Terms};
 use crate::backend::{AcquireRequest, Mode};
 use crate::error::{Error, ErrorKind, Result};
+use crate::guarantee::Required;
 use crate::name::LockName;
 use crate::reentry::ReentryKey;
 use crate::sync::Arc;
@@ -32,6 +33,8 @@ pub(crate) struct AcquireOptions {
     /// The token must be larger than this one.
     pub(crate) token_floor: Option<FencingToken>,
     pub(crate) limits: Limits,
+    /// What the server must keep.
+    pub(crate) required: Option<Arc<Required>>,
 }
 
 /// How long an acquire waits for a name that is taken.

@@ -10,6 +10,7 @@ use super::rw_lock::RwLock;
 use super::semaphore::Semaphore;
 use crate::backend::{Capabilities, DistributedLock, ListFrom, ListPage, LockStatus, Revoke, Revoked};
 use crate::error::Result;
+use crate::guarantee::{Guarantee, Verdict};
 use crate::own_hold::OwnHold;
 use crate::sync::Arc;
 use crate::token::FencingToken;
@@ -117,6 +118,28 @@ impl Locker {
     #[must_use]
     pub fn with_token_floor(self, floor: FencingToken) -> Self {
         Self(self.0.with_token_floor(floor))
+    }
+
+    /// Requires that the server keeps these guarantees: see [`require`](crate::Locker::require).
+    #[must_use]
+    pub fn require(self, guarantees: impl IntoIterator<Item = Guarantee>) -> Self {
+        Self(self.0.require(guarantees))
+    }
+
+    /// Takes an operator's word for these guarantees where the server cannot be asked: see
+    /// [`trusting`](crate::Locker::trusting).
+    #[must_use]
+    pub fn trusting(self, guarantees: impl IntoIterator<Item = Guarantee>) -> Self {
+        Self(self.0.trusting(guarantees))
+    }
+
+    /// Says of each guarantee whether the server keeps it: see [`guarantees`](crate::Locker::guarantees).
+    ///
+    /// # Errors
+    /// Those of [`connect`](Self::connect), but for a guarantee that is missed.
+    pub fn guarantees(&self) -> Result<Vec<(Guarantee, Verdict)>> {
+        let locker = self.0.clone();
+        wait_for(async move { locker.guarantees().await })
     }
 
     /// What the backend can do.

@@ -18,6 +18,7 @@ mod passing;
 mod permits;
 mod readers;
 mod refused;
+mod required;
 mod several_callers;
 mod sharing;
 mod silent_server;

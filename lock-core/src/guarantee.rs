@@ -1,0 +1,266 @@
+//! What an application may require of its lock server.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+pub use self::verdict::Verdict;
+
+use crate::backend::Capabilities;
+use crate::error::{Error, ErrorKind, Result};
+
+mod required;
+mod verdict;
+
+pub(crate) use self::required::Required;
+
+/// What a lock server may keep, and an application may [require](crate::Locker::require).
+///
+/// The first ones say what a hold survives: nobody else is granted its name while its holder may still believe in it. They depend on
+/// the server and its settings. The others say what the backend offers at all: what is missing is refused at start, and not at
+/// its first use.
+///
+/// Displays as its id, such as `server-crash` or `ttl:1s`, and is parsed from that: in URLs and configuration files.
+///
+/// # Examples
+/// ```
+/// # use std::time::Duration;
+/// use lock_core::Guarantee;
+///
+/// # fn main() -> Result<(), lock_core::Error> {
+/// assert_eq!("fifo".parse::<Guarantee>()?, Guarantee::Fifo);
+/// assert_eq!(Guarantee::Ttl(Duration::from_millis(500)).to_string(), "ttl:500ms");
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Guarantee {
+    /// `server-crash`: a hold survives that the server crashes and starts again.
+    ServerCrash,
+    /// `failover`: a hold survives that another server takes the place of one that is gone.
+    Failover,
+    /// `partition`: the same while the former server is only cut off, and goes on serving.
+    Partition,
+    /// `clock-step`: a hold survives that the server's wall clock is set forward; in a quorum, that of one server.
+    ClockStep,
+    /// `connection-loss`: a hold survives that its connection breaks.
+    ConnectionLoss,
+    /// `no-eviction`: the server drops no hold to make room for others.
+    NoEviction,
+    /// `fifo`: waiters are served in the order in which they came, but for the bounded number of passes within a process.
+    Fifo,
+    /// `durable-tokens`: fencing tokens keep growing after the server has lost its data.
+    DurableTokens,
+    /// `shared`: readers can hold a name together: [`Locker::rw_lock`](crate::Locker::rw_lock).
+    Shared,
+    /// `upgradable`: a reader can become the writer: [`RwLock::upgradable`](crate::RwLock::upgradable).
+    Upgradable,
+    /// `downgrade`: a writer can become a reader: [`Guard::downgrade`](crate::Guard::downgrade).
+    Downgrade,
+    /// `permits:N`: semaphores with a limit of so many: [`Locker::semaphore`](crate::Locker::semaphore).
+    Permits(u32),
+    /// `fixed-lease`: a lock that is never renewed: [`Lock::fixed_lease`](crate::Lock::fixed_lease).
+    FixedLease,
+    /// `extend`: a hold can be extended beyond its TTL: [`Guard::extend`](crate::Guard::extend).
+    Extend,
+    /// `minimum-hold`: a name can stay taken for a minimum time: [`Lock::hold_at_least`](crate::Lock::hold_at_least).
+    MinimumHold,
+    /// `ttl:1s`: locks with this TTL.
+    Ttl(Duration),
+}
+
+impl Guarantee {
+    /// All of them for a backend with these capabilities: permits with the highest limit, and the shortest TTL.
+    pub(crate) fn all(capabilities: &Capabilities) -> [Self; 16] {
+        [
+            Self::ServerCrash,
+            Self::Failover,
+            Self::Partition,
+            Self::ClockStep,
+            Self::ConnectionLoss,
+            Self::NoEviction,
+            Self::Fifo,
+            Self::DurableTokens,
+            Self::Shared,
+            Self::Upgradable,
+            Self::Downgrade,
+            // A semaphore of 1 is a lock.
+            Self::Permits(capabilities.permits.max(2)),
+            Self::FixedLease,
+            Self::Extend,
+            Self::MinimumHold,
+            Self::Ttl(capabilities.shortest_ttl),
+        ]
+    }
+
+    /// Its name without the number of permits or the TTL.
+    pub fn id(&self) -> &'static str {
+        match self {
+            Self::ServerCrash => "server-crash",
+            Self::Failover => "failover",
+            Self::Partition => "partition",
+            Self::ClockStep => "clock-step",
+            Self::ConnectionLoss => "connection-loss",
+            Self::NoEviction => "no-eviction",
+            Self::Fifo => "fifo",
+            Self::DurableTokens => "durable-tokens",
+            Self::Shared => "shared",
+            Self::Upgradable => "upgradable",
+            Self::Downgrade => "downgrade",
+            Self::Permits(_) => "permits",
+            Self::FixedLease => "fixed-lease",
+            Self::Extend => "extend",
+            Self::MinimumHold => "minimum-hold",
+            Self::Ttl(_) => "ttl",
+        }
+    }
+
+    /// What the capabilities say of it. `None`: it depends on the server.
+    pub(crate) fn declared(&self, capabilities: &Capabilities) -> Option<Verdict> {
+        let (is_kept, because, instead) = match self {
+            Self::ServerCrash
+            | Self::Failover
+            | Self::Partition
+            | Self::ClockStep
+            | Self::ConnectionLoss
+            | Self::NoEviction => return None,
+            Self::Fifo => (
+                capabilities.fifo,
+                "waiters are served in any order",
+                "use Redis or ZooKeeper",
+            ),
+            Self::DurableTokens => (
+                capabilities.durable_tokens,
+                "tokens start again if the server loses its data",
+                "use Redis or MySQL, or set a token floor after a loss of data",
+            ),
+            Self::Shared => (
+                capabilities.shared,
+                "there are no shared holds",
+                "use an exclusive lock",
+            ),
+            Self::Upgradable => (
+                capabilities.upgradable,
+                "there are no upgradable readers",
+                "use Redis, or acquire the write side at once",
+            ),
+            Self::Downgrade => (
+                capabilities.downgrade,
+                "a writer cannot become a reader",
+                "use Redis, ZooKeeper or MySQL with ?strategy=lease",
+            ),
+            Self::Permits(most) => return Some(permits(*most, capabilities.permits)),
+            Self::FixedLease => (capabilities.fixed_lease, "all holds are renewed", "use another backend"),
+            Self::Extend => (
+                capabilities.extend,
+                "a hold cannot be extended",
+                "choose a longer TTL, or use Redis or MySQL",
+            ),
+            Self::MinimumHold => (
+                capabilities.minimum_hold,
+                "a release frees the name at once",
+                "use Redis, ZooKeeper or MySQL with ?strategy=lease",
+            ),
+            Self::Ttl(ttl) => return Some(within(*ttl, capabilities)),
+        };
+        Some(match is_kept {
+            true => Verdict::Yes,
+            false => Verdict::no(because, instead),
+        })
+    }
+}
+
+fn permits(required: u32, most: u32) -> Verdict {
+    match most {
+        _ if required <= most => Verdict::Yes,
+        0 | 1 => Verdict::no(
+            "there are no semaphores",
+            "use Redis, ZooKeeper or MySQL with ?strategy=lease",
+        ),
+        most => Verdict::no(
+            format!("a semaphore has at most {most} permits"),
+            "choose a lower limit",
+        ),
+    }
+}
+
+fn within(ttl: Duration, capabilities: &Capabilities) -> Verdict {
+    let Capabilities {
+        shortest_ttl,
+        longest_ttl,
+        ..
+    } = capabilities;
+    if ttl < *shortest_ttl {
+        let because = format!("the shortest TTL is {}", written(*shortest_ttl));
+        return Verdict::no(because, "choose a longer TTL, or another server");
+    }
+    if ttl > *longest_ttl {
+        let because = format!("the longest TTL is {}", written(*longest_ttl));
+        return Verdict::no(because, "choose a shorter TTL, or another server");
+    }
+    Verdict::Yes
+}
+
+/// As it is parsed: `1m30s`.
+fn written(duration: Duration) -> String {
+    humantime::format_duration(duration).to_string().replace(' ', "")
+}
+
+impl fmt::Display for Guarantee {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Permits(most) => write!(f, "{}:{most}", self.id()),
+            Self::Ttl(ttl) => write!(f, "{}:{}", self.id(), written(*ttl)),
+            _ => f.write_str(self.id()),
+        }
+    }
+}
+
+/// # Errors
+/// [`ErrorKind::Misconfigured`] for an unknown id, with all that there are; for `permits` without a number, and `ttl` without a
+/// duration.
+impl FromStr for Guarantee {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let misconfigured = |message: String| Err(Error::new(ErrorKind::Misconfigured, message));
+        let all = Self::all(&Capabilities::default());
+        let (id, value) = match text.split_once(':') {
+            Some((id, value)) => (id, Some(value)),
+            None => (text, None),
+        };
+        let Some(guarantee) = all.into_iter().find(|guarantee| guarantee.id() == id) else {
+            let known: Vec<String> = all.iter().map(Self::form).collect();
+            return misconfigured(format!("`{text}` is no guarantee: there are {}", known.join(", ")));
+        };
+        match (guarantee, value) {
+            (Self::Permits(_), Some(value)) => match value.parse() {
+                Ok(most) => Ok(Self::Permits(most)),
+                Err(_) => misconfigured(format!("`{text}` has no number of permits: write permits:5")),
+            },
+            (Self::Ttl(_), Some(value)) => match humantime::parse_duration(value) {
+                Ok(ttl) => Ok(Self::Ttl(ttl)),
+                Err(_) => misconfigured(format!("`{text}` has no TTL: write ttl:1s or ttl:500ms")),
+            },
+            (Self::Permits(_) | Self::Ttl(_), None) => {
+                misconfigured(format!("`{text}` lacks its value: write {}", guarantee.form()))
+            }
+            (guarantee, None) => Ok(guarantee),
+            (guarantee, Some(_)) => misconfigured(format!("`{text}` has no value: write {}", guarantee.id())),
+        }
+    }
+}
+
+impl Guarantee {
+    /// How it is written.
+    fn form(&self) -> String {
+        match self {
+            Self::Permits(_) => "permits:N".to_owned(),
+            Self::Ttl(_) => "ttl:DURATION".to_owned(),
+            _ => self.id().to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

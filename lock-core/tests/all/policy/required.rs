@@ -1,0 +1,170 @@
+//! What an application requires of its server: at start, and after a change.
+
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use lock_core::backend::{AcquireRequest, Attempt, Capabilities, DistributedLock, LockStatus};
+use lock_core::{ErrorKind, Guarantee, LockName, Locker, MemoryBackend, Result, Verdict};
+
+use super::seconds;
+
+/// A server whose settings are read whenever a request connects to it.
+#[derive(Clone, Debug)]
+struct Server {
+    memory: MemoryBackend,
+    settings: Arc<Mutex<Verdict>>,
+    read: Arc<Mutex<Option<Verdict>>>,
+}
+
+impl Server {
+    fn new(settings: Verdict) -> Self {
+        Self {
+            memory: MemoryBackend::new(),
+            settings: Arc::new(Mutex::new(settings)),
+            read: Arc::default(),
+        }
+    }
+
+    fn set(&self, settings: Verdict) {
+        *self.settings.lock().unwrap() = settings;
+    }
+
+    fn read(&self) {
+        *self.read.lock().unwrap() = Some(self.settings.lock().unwrap().clone());
+    }
+
+    fn locks(&self) -> Locker {
+        Locker::new(self.clone()).require([Guarantee::Fifo, Guarantee::Failover])
+    }
+}
+
+fn miss() -> Verdict {
+    Verdict::no("replicas=0 loses holds", "set replicas=1")
+}
+
+#[async_trait]
+impl DistributedLock for Server {
+    fn capabilities(&self) -> Capabilities {
+        self.memory.capabilities()
+    }
+
+    async fn connect(&self) -> Result<()> {
+        self.read();
+        self.memory.connect().await
+    }
+
+    fn keeps(&self, _: Guarantee) -> Verdict {
+        let read = self.read.lock().unwrap().clone();
+        read.unwrap_or_else(|| Verdict::unknown("it was not asked", "connect"))
+    }
+
+    async fn acquire(&self, request: &AcquireRequest) -> Result<Attempt> {
+        let attempt = self.memory.acquire(request).await;
+        self.read();
+        attempt
+    }
+
+    async fn abandon(&self, request: &AcquireRequest) -> Result<()> {
+        self.memory.abandon(request).await
+    }
+
+    async fn status(&self, name: &LockName) -> Result<LockStatus> {
+        self.memory.status(name).await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_misses_one_is_refused_at_start() {
+    let server = Server::new(miss());
+    let error = server.locks().connect().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Misconfigured);
+    assert!(
+        error
+            .to_string()
+            .ends_with(": failover (replicas=0 loses holds: set replicas=1)"),
+        "{error}"
+    );
+    // What is not required is no reason.
+    Locker::new(server.clone()).connect().await.unwrap();
+    let table = server.locks().guarantees().await.unwrap();
+    assert!(table.contains(&(Guarantee::Failover, miss())), "{table:?}");
+    assert!(table.contains(&(Guarantee::Fifo, Verdict::Yes)), "{table:?}");
+
+    server.set(Verdict::Yes);
+    server.locks().connect().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_cannot_be_asked_is_refused_unless_an_operator_vouches() {
+    let server = Server::new(Verdict::unknown("INFO is forbidden", "permit it"));
+    let error = server.locks().connect().await.unwrap_err();
+    assert!(error.to_string().contains("trusting=failover"), "{error}");
+    let trusting = server.locks().trusting([Guarantee::Failover]);
+    trusting.connect().await.unwrap();
+    trusting.lock("a").acquire().await.unwrap().release().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_acquire_refuses_it_as_well_and_leaves_nothing() {
+    let server = Server::new(miss());
+    let locks = server.locks();
+    let error = locks.lock("a").acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Misconfigured);
+    assert_eq!(error.name().map(ToString::to_string).as_deref(), Some("a"));
+    locks.shutdown().await.unwrap();
+    assert!(!server.status(&LockName::new("a").unwrap()).await.unwrap().is_held());
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_change_for_the_worse_acquires_fail_and_holds_stay() {
+    let server = Server::new(Verdict::Yes);
+    let locks = server.locks();
+    let guard = locks.lock("a").ttl(seconds(9)).acquire().await.unwrap();
+
+    server.set(miss());
+    // It connects again, and may grant.
+    let error = locks.lock("b").acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Misconfigured);
+    // It is known by now: nothing is sent.
+    let error = locks.lock("c").try_acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Misconfigured);
+    tokio::time::sleep(seconds(60)).await;
+    assert!(guard.check().is_ok());
+    // Whoever requires nothing is served.
+    let other = Locker::new(server.clone());
+    other
+        .lock("b")
+        .try_acquire()
+        .await
+        .unwrap()
+        .expect("it was given back")
+        .release()
+        .await
+        .unwrap();
+
+    server.set(Verdict::Yes);
+    locks.connect().await.unwrap();
+    locks
+        .lock("c")
+        .try_acquire()
+        .await
+        .unwrap()
+        .expect("it is free")
+        .release()
+        .await
+        .unwrap();
+    guard.release().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_of_a_server_that_became_worse_is_refused_when_it_is_granted() {
+    let server = Server::new(Verdict::Yes);
+    let locks = server.locks().with_passes(0);
+    let guard = Locker::new(server.memory.clone()).lock("a").acquire().await.unwrap();
+    let waiting = tokio::spawn(async move { locks.lock("a").acquire().await });
+    tokio::time::sleep(seconds(1)).await;
+    server.set(miss());
+    guard.release().await.unwrap();
+    let error = waiting.await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Misconfigured);
+}
