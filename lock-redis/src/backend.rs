@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use lock_core::backend::{
     AcquireRequest, Attempt, Capabilities, Change, DistributedLock, ListFrom, ListPage, LockStatus, Revoke, Revoked,
 };
-use lock_core::{FencingToken, LockName, Result};
+use lock_core::{FencingToken, Guarantee, LockName, Result, Verdict};
 
 use crate::acquire::acquire;
 use crate::client::{Client, End};
@@ -93,6 +93,10 @@ impl DistributedLock for RedisBackend {
     async fn server_id(&self) -> Result<Option<String>> {
         let run = self.0.servers.run_id().await?;
         Ok(run.map(|run| format!("redis {run}")))
+    }
+
+    fn keeps(&self, guarantee: Guarantee) -> Verdict {
+        self.0.servers.keeps(guarantee)
     }
 
     async fn connect(&self) -> Result<()> {

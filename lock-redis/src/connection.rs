@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use futures_util::future::{join, join_all};
 use lock_core::backend::{Change, HolderId, Lease};
-use lock_core::{Error, ErrorKind, Result};
+use lock_core::{Error, ErrorKind, Guarantee, Result, Verdict};
 use redis::{Cmd, RedisError, RedisResult, ServerErrorKind, Value, cmd};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -169,6 +169,11 @@ impl Connection {
     /// What is known of the settings of the server that was connected to last.
     pub(crate) fn findings(&self) -> Vec<Finding> {
         self.0.dialer.findings()
+    }
+
+    /// Whether the server that was connected to last keeps a guarantee.
+    pub(crate) fn keeps(&self, guarantee: Guarantee) -> Verdict {
+        self.0.dialer.keeps(guarantee)
     }
 
     /// Whether the server serves.

@@ -3,11 +3,14 @@
 
 use std::fmt;
 
-use lock_core::{Error, ErrorKind, Result};
+use lock_core::{Error, ErrorKind, Guarantee, Result, Verdict};
 use parking_lot::Mutex;
 use redis::{Cmd, InfoDict, Value, cmd, from_redis_value_ref};
 
+mod guarantees;
 pub(crate) mod permissions;
+
+pub(crate) use self::guarantees::Setup;
 
 /// What to do about server settings that can lose locks ([`Finding`]). Defaults to [`Warn`](Self::Warn).
 ///
@@ -56,9 +59,7 @@ pub enum Finding {
 #[derive(Debug)]
 pub(crate) struct Probe {
     checks: Checks,
-    of_cluster: bool,
-    /// Whether `restart_delay` makes up for what a restart forgets.
-    is_delayed: bool,
+    setup: Setup,
     last: Mutex<Option<Reported>>,
 }
 
@@ -66,23 +67,15 @@ pub(crate) struct Probe {
 struct Reported {
     run: Option<String>,
     findings: Vec<Finding>,
+    facts: Facts,
 }
 
 impl Probe {
-    pub(crate) fn new(checks: Checks, is_delayed: bool) -> Self {
+    pub(crate) fn new(checks: Checks, setup: Setup) -> Self {
         Self {
             checks,
-            of_cluster: false,
-            is_delayed,
+            setup,
             last: Mutex::new(None),
-        }
-    }
-
-    /// The same for a master of a Redis Cluster.
-    pub(crate) fn of_cluster(checks: Checks, is_delayed: bool) -> Self {
-        Self {
-            of_cluster: true,
-            ..Self::new(checks, is_delayed)
         }
     }
 
@@ -107,22 +100,24 @@ impl Probe {
                 );
                 return Err(Error::new(ErrorKind::Denied, what));
             }
+            // What an earlier server said is not this one's.
+            *self.last.lock() = None;
             return Ok(());
         }
-        let unsuitable = match self.of_cluster {
+        let unsuitable = match self.setup.is_cluster {
             true => unsuitable_node(&facts),
             false => unsuitable(&facts),
         };
         if let Some(unsuitable) = unsuitable {
             return Err(unsuitable.into_lock_error(server));
         }
-        let findings = findings(&facts, self.is_delayed);
+        let findings = findings(&facts, self.setup.is_delayed);
         if self.checks == Checks::Refuse && !findings.is_empty() {
             let reasons: Vec<String> = findings.iter().map(Finding::to_string).collect();
             let what = format!("Redis at {server} can lose locks: {}", reasons.join("; "));
             return Err(Error::new(ErrorKind::Misconfigured, what));
         }
-        for finding in self.unreported(facts.run, findings) {
+        for finding in self.unreported(facts, findings) {
             tracing::warn!(target: "polylock", server = %server, "this Redis can lose locks: {finding}");
         }
         Ok(())
@@ -136,9 +131,21 @@ impl Probe {
             .unwrap_or_default()
     }
 
+    /// Whether the last server that was connected to keeps a guarantee.
+    pub(crate) fn keeps(&self, guarantee: Guarantee) -> Verdict {
+        let last = self.last.lock();
+        let unread = Facts::default();
+        let facts = last.as_ref().map_or(&unread, |reported| &reported.facts);
+        guarantees::keeps(guarantee, facts, self.setup)
+    }
+
     /// The findings that were not reported for this run before.
-    fn unreported(&self, run: Option<String>, findings: Vec<Finding>) -> Vec<Finding> {
-        let reported = Reported { run, findings };
+    fn unreported(&self, facts: Facts, findings: Vec<Finding>) -> Vec<Finding> {
+        let reported = Reported {
+            run: facts.run.clone(),
+            findings,
+            facts,
+        };
         // Every critical section leaves it whole.
         let mut last = self.last.lock();
         let known = last
@@ -247,26 +254,35 @@ fn is_old(version: &str) -> bool {
 
 /// `is_delayed`: a restart that forgets holds is waited out.
 fn findings(facts: &Facts, is_delayed: bool) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    if let Some(policy) = &facts.policy
-        && policy != "noeviction"
-    {
-        findings.push(Finding::Evicts { policy: policy.clone() });
-    }
+    let forgets = forgets(facts).filter(|_| !is_delayed);
+    evicts(facts)
+        .into_iter()
+        .chain(forgets)
+        .chain(grants_alone(facts))
+        .collect()
+}
+
+fn evicts(facts: &Facts) -> Option<Finding> {
+    let policy = facts.policy.clone().filter(|policy| policy != "noeviction")?;
+    Some(Finding::Evicts { policy })
+}
+
+/// Of locks that are held, in a crash.
+fn forgets(facts: &Facts) -> Option<Finding> {
     match (facts.appendonly, &facts.appendfsync) {
-        _ if is_delayed => {}
-        (Some(false), _) => findings.push(Finding::NotPersistent),
-        (Some(true), Some(appendfsync)) if appendfsync != "always" => findings.push(Finding::DelayedFsync {
+        (Some(false), _) => Some(Finding::NotPersistent),
+        (Some(true), Some(appendfsync)) if appendfsync != "always" => Some(Finding::DelayedFsync {
             appendfsync: appendfsync.clone(),
         }),
-        _ => {}
+        _ => None,
     }
-    if let Some(replicas) = facts.replicas.filter(|replicas| *replicas > 0)
-        && !facts.needs_replicas
-    {
-        findings.push(Finding::GrantsAlone { replicas });
-    }
-    findings
+}
+
+fn grants_alone(facts: &Facts) -> Option<Finding> {
+    let replicas = facts
+        .replicas
+        .filter(|replicas| *replicas > 0 && !facts.needs_replicas)?;
+    Some(Finding::GrantsAlone { replicas })
 }
 
 impl Unsuitable {
@@ -298,28 +314,46 @@ impl Unsuitable {
     }
 }
 
-impl fmt::Display for Finding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Finding {
+    /// How it loses locks.
+    fn because(&self) -> String {
         match self {
-            Self::Evicts { policy } => write!(
-                f,
-                "with maxmemory-policy {policy} it may evict locks that are held: set maxmemory-policy noeviction"
-            ),
-            Self::NotPersistent => f.write_str(
-                "with appendonly no it forgets locks that are held when it restarts: set appendonly yes and \
-                 appendfsync always, or give restart_delay=60s (the longest ttl, or more) in all processes",
-            ),
-            Self::DelayedFsync { appendfsync } => write!(
-                f,
-                "with appendfsync {appendfsync} it may forget the last locks in a crash: set appendfsync always, or \
-                 give restart_delay=60s (the longest ttl, or more) in all processes"
-            ),
-            Self::GrantsAlone { replicas } => write!(
-                f,
+            Self::Evicts { policy } => format!("with maxmemory-policy {policy} it may evict locks that are held"),
+            Self::NotPersistent => "with appendonly no it forgets locks that are held when it restarts".to_owned(),
+            Self::DelayedFsync { appendfsync } => {
+                format!("with appendfsync {appendfsync} it may forget the last locks in a crash")
+            }
+            Self::GrantsAlone { replicas } => format!(
                 "with min-replicas-to-write 0 and {replicas} replicas it goes on granting locks when it is cut off and a \
-                 replica is promoted: set min-replicas-to-write 1 and min-replicas-max-lag 1"
+                 replica is promoted"
             ),
         }
+    }
+
+    /// What to set.
+    fn instead(&self) -> &'static str {
+        match self {
+            Self::Evicts { .. } => "set maxmemory-policy noeviction",
+            Self::NotPersistent => {
+                "set appendonly yes and appendfsync always, or give restart_delay=60s (the longest ttl, or more) in all \
+                 processes"
+            }
+            Self::DelayedFsync { .. } => {
+                "set appendfsync always, or give restart_delay=60s (the longest ttl, or more) in all processes"
+            }
+            Self::GrantsAlone { .. } => "set min-replicas-to-write 1 and min-replicas-max-lag 1",
+        }
+    }
+
+    /// As the reason why a guarantee is not kept.
+    fn verdict(&self) -> Verdict {
+        Verdict::no(self.because(), self.instead())
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.because(), self.instead())
     }
 }
 

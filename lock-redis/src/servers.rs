@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lock_core::backend::{Change, HolderId, Lease};
-use lock_core::{Error, Result};
+use lock_core::{Error, Guarantee, Result, Verdict};
 use tokio::time::{Instant, sleep_until};
 
 use crate::claims::InFlight;
@@ -219,6 +219,14 @@ impl Servers {
         match &self.topology {
             Topology::One(connection) => connection.findings(),
             Topology::Cluster(cluster) => cluster.findings(),
+        }
+    }
+
+    /// Whether the servers that were connected to last keep a guarantee.
+    pub(crate) fn keeps(&self, guarantee: Guarantee) -> Verdict {
+        match &self.topology {
+            Topology::One(connection) => connection.keeps(guarantee),
+            Topology::Cluster(cluster) => cluster.keeps(guarantee),
         }
     }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use lock_core::{Error, Result};
+use lock_core::{Error, Guarantee, Result, Verdict};
 use lock_identify::{first_answer, is_tls, speaks_tls, wants_tls, wrong_server};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, ConnectionAddr, PushInfo, PushKind, RedisError, Value, cmd};
@@ -24,7 +24,7 @@ use crate::connection::channels::Channels;
 use crate::connection::followed::Followed;
 use crate::connection::inbox::Inbox;
 use crate::error::lock_error;
-use crate::probe::{Finding, Probe};
+use crate::probe::{Finding, Probe, Setup};
 use crate::protocol::{self, PubSub, ScriptForm};
 
 /// Makes connections. Shows the server's address.
@@ -36,6 +36,9 @@ pub(super) trait Dial: fmt::Display + Send + Sync + 'static {
 
     /// What is known of the server's settings.
     fn findings(&self) -> Vec<Finding>;
+
+    /// Whether the server that was connected to last keeps a guarantee.
+    fn keeps(&self, guarantee: Guarantee) -> Verdict;
 
     /// Never returns. To be polled for as long as connections are made.
     async fn watch(&self) -> Infallible {
@@ -176,10 +179,7 @@ impl Dialer {
             access: Access::new(config.info(), config.credentials(), config.timeouts())?,
             #[cfg(feature = "tls")]
             tls: config.tls().cloned(),
-            probe: match role {
-                Role::Alone => Probe::new(config.checks(), config.restart_delay().is_some()),
-                Role::Master | Role::Listener => Probe::of_cluster(config.checks(), config.restart_delay().is_some()),
-            },
+            probe: Probe::new(config.checks(), Setup::new(config, role != Role::Alone)),
             replicas: config.replicas(),
             restart_delay: config.restart_delay(),
             prefix: config.prefix().into(),
@@ -358,6 +358,10 @@ impl Dial for Dialer {
 
     fn findings(&self) -> Vec<Finding> {
         self.probe.findings()
+    }
+
+    fn keeps(&self, guarantee: Guarantee) -> Verdict {
+        self.probe.keeps(guarantee)
     }
 }
 

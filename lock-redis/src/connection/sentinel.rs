@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::join_all;
-use lock_core::{Error, ErrorKind, Result};
+use lock_core::{Error, ErrorKind, Guarantee, Result, Verdict};
 use parking_lot::Mutex;
 use redis::aio::MultiplexedConnection;
 use redis::{Value, cmd};
@@ -93,6 +93,12 @@ impl SentinelDialer {
         }
     }
 
+    /// The dialer of the master that was chosen last.
+    fn chosen(&self) -> Option<Arc<Dialer>> {
+        let chosen = self.answers.borrow().chosen.clone();
+        chosen.and_then(|(_, master)| self.dialer(&master.address).ok())
+    }
+
     fn dialer(&self, address: &Address) -> Result<Arc<Dialer>> {
         let address = &self.config.mapped(address);
         // Every critical section leaves it whole.
@@ -127,9 +133,14 @@ impl Dial for SentinelDialer {
     }
 
     fn findings(&self) -> Vec<Finding> {
-        let chosen = self.answers.borrow().chosen.clone();
-        let dialer = chosen.and_then(|(_, master)| self.dialer(&master.address).ok());
-        dialer.map(|dialer| dialer.findings()).unwrap_or_default()
+        self.chosen().map(|dialer| dialer.findings()).unwrap_or_default()
+    }
+
+    fn keeps(&self, guarantee: Guarantee) -> Verdict {
+        match self.chosen() {
+            Some(dialer) => dialer.keeps(guarantee),
+            None => Verdict::unknown("no master was reached yet", "connect"),
+        }
     }
 
     async fn watch(&self) -> Infallible {

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use lock_core::ErrorKind;
+use lock_core::{ErrorKind, Guarantee, Verdict};
 use parking_lot::Mutex;
 use tokio::time::sleep;
 
@@ -41,6 +41,10 @@ impl Dial for Unreachable {
 
     fn findings(&self) -> Vec<Finding> {
         Vec::new()
+    }
+
+    fn keeps(&self, _: Guarantee) -> Verdict {
+        Verdict::unknown("it was never reached", "connect")
     }
 }
 

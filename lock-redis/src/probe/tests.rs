@@ -123,7 +123,7 @@ fn servers_that_cannot_keep_locks() {
 
 #[test]
 fn unknown_settings_are_no_findings() {
-    let probe = Probe::new(Checks::Warn, false);
+    let probe = Probe::new(Checks::Warn, Setup::default());
     probe
         .evaluate(&[refused(), refused()], &"cache:6379")
         .expect("nothing is known");
@@ -132,21 +132,21 @@ fn unknown_settings_are_no_findings() {
     probe.evaluate(&[info, refused()], &"cache:6379").expect("it is fine");
     assert_eq!(probe.findings(), []);
 
-    let strict = Probe::new(Checks::Refuse, false);
+    let strict = Probe::new(Checks::Refuse, Setup::default());
     let error = strict
         .evaluate(&[refused(), refused()], &"cache:6379")
         .expect_err("it asks");
     assert_eq!(error.kind(), ErrorKind::Denied);
     assert!(error.to_string().contains("+info"), "{error}");
-    assert_eq!(Probe::new(Checks::Off, false).commands().len(), 0);
-    Probe::new(Checks::Off, false)
+    assert_eq!(Probe::new(Checks::Off, Setup::default()).commands().len(), 0);
+    Probe::new(Checks::Off, Setup::default())
         .evaluate(&[], &"cache:6379")
         .expect("nothing was asked");
 }
 
 #[test]
 fn a_refusal_names_all_findings() {
-    let probe = Probe::new(Checks::Refuse, false);
+    let probe = Probe::new(Checks::Refuse, Setup::default());
     let answers = answers("aof_enabled:0 maxmemory_policy:allkeys-lru", "always");
     let error = probe.evaluate(&answers, &"cache:6379").expect_err("it is strict");
     assert_eq!(error.kind(), ErrorKind::Misconfigured);
@@ -158,7 +158,7 @@ fn a_refusal_names_all_findings() {
 #[test]
 fn a_replica_may_become_a_primary() {
     let answers = answers("role:slave", "always");
-    let error = Probe::new(Checks::Warn, false)
+    let error = Probe::new(Checks::Warn, Setup::default())
         .evaluate(&answers, &"cache:6379")
         .expect_err("it is one");
     assert!(error.is_retryable(), "{error}");
@@ -166,8 +166,11 @@ fn a_replica_may_become_a_primary() {
 
 #[test]
 fn each_finding_is_reported_once_per_run() {
-    let probe = Probe::new(Checks::Warn, false);
-    let run = |run: &str| Some(String::from(run));
+    let probe = Probe::new(Checks::Warn, Setup::default());
+    let run = |run: &str| Facts {
+        run: Some(run.into()),
+        ..Facts::default()
+    };
     let both = vec![evicts("allkeys-lru"), Finding::NotPersistent];
     assert_eq!(probe.unreported(run("a"), both.clone()), both);
     assert_eq!(probe.unreported(run("a"), both.clone()), []);

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::{FusedFuture, try_join_all};
-use lock_core::{Error, ErrorKind, Result};
+use lock_core::{Error, ErrorKind, Guarantee, Result, Verdict};
 use parking_lot::Mutex;
 use redis::Value;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -90,6 +90,14 @@ impl Cluster {
             }
         }
         findings
+    }
+
+    /// Whether all masters keep a guarantee.
+    pub(super) fn keeps(&self, guarantee: Guarantee) -> Verdict {
+        let map = self.0.map.lock();
+        let verdicts = map.nodes().iter().map(|node| node.requests.keeps(guarantee));
+        let worst = verdicts.reduce(Verdict::and);
+        worst.unwrap_or_else(|| Verdict::unknown("no master was reached yet", "connect"))
     }
 
     /// The masters, in the order of their addresses.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lock_core::backend::DistributedLock;
-use lock_core::{Error, ErrorKind};
+use lock_core::{Error, ErrorKind, Guarantee, Locker};
 use lock_redis::{Checks, Finding, RedisBackend, RedisConfig};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -303,4 +303,37 @@ fn answers(told: &str, info: &str) -> String {
         };
     }
     answers
+}
+
+#[testbed::test]
+async fn what_is_required_is_checked_again_after_a_reconnect() {
+    let Some(fixture) = Fixture::own().await else { return };
+    let backend = fixture.backend();
+    let locks = Locker::new(backend.clone()).require([Guarantee::ServerCrash, Guarantee::NoEviction]);
+    locks.connect().await.expect("it writes before it answers");
+    let guard = locks.lock("a").acquire().await.expect("a grant");
+
+    let reconnected = async |appendfsync: &str, generation: &str| {
+        let _: () = fixture.raw(&["CONFIG", "SET", "appendfsync", appendfsync]).await;
+        let _: i64 = fixture.raw(&["CLIENT", "KILL", "TYPE", "pubsub"]).await;
+        until("the connection is replaced", async || {
+            let shown = format!("{backend:?}");
+            backend.status(&name("a")).await.is_ok() && shown.contains(generation) && shown.contains("phase: \"up\"")
+        })
+        .await;
+    };
+    reconnected("everysec", "generation: 2").await;
+    let error = locks.lock("b").acquire().await.expect_err("it may forget");
+    assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
+    assert!(
+        error.to_string().contains("server-crash (with appendfsync everysec"),
+        "{error}"
+    );
+    assert!(guard.check().is_ok(), "what is held stays");
+    assert!(!fixture.exists("b").await);
+
+    reconnected("always", "generation: 3").await;
+    let other = locks.lock("b").acquire().await.expect("all is well again");
+    other.release().await.expect("held");
+    guard.release().await.expect("held");
 }
