@@ -6,11 +6,11 @@
 //! all: one for acquires and questions, one for what keeps or ends holds, which never waits behind an acquire. A release goes
 //! over the first one if that has nothing to do.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use lock_core::{Error, LockName};
+use lock_core::{Error, Guarantee, LockName, Verdict};
 
 use self::claims::Claims;
 use self::downgrade::Downgrades;
@@ -21,6 +21,7 @@ use crate::clean_up::Schedule;
 use crate::config::MySqlConfig;
 use crate::connection::{ConnectionGroup, Dialer, LastAnswer, Member};
 use crate::error::{RequestError, SqlError};
+use crate::probe;
 use crate::protocol::lease_table::LeaseStatements;
 use crate::protocol::{Job, JobDone};
 
@@ -57,6 +58,8 @@ struct Shared {
     clean_ups: Schedule,
     /// Whether the tables existed when they were last checked.
     prepared: AtomicBool,
+    /// Whether leases survive a crash, as the settings said when they were last read.
+    survives_crash: Mutex<Option<Verdict>>,
 }
 
 impl Shared {
@@ -76,8 +79,18 @@ impl Shared {
             clean_ups: Schedule::new(),
             dialer,
             prepared: AtomicBool::new(false),
+            survives_crash: Mutex::default(),
             config,
         }
+    }
+
+    fn set_survives_crash(&self, verdict: Verdict) {
+        *self.survives_crash.lock().unwrap_or_else(PoisonError::into_inner) = Some(verdict);
+    }
+
+    fn keeps(&self, guarantee: Guarantee) -> Verdict {
+        let survives_crash = self.survives_crash.lock().unwrap_or_else(PoisonError::into_inner);
+        probe::leases_keep(guarantee, survives_crash.as_ref())
     }
 
     /// Runs an idempotent job about a hold.

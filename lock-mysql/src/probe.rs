@@ -14,11 +14,13 @@ use crate::schema::Table;
 use self::cluster::variables;
 pub use self::durability::Checks;
 pub(crate) use self::durability::check_durability;
+pub(crate) use self::guarantees::{leases_keep, row_locks_keep};
 pub(crate) use self::proxy::check_session;
 pub(crate) use self::server_id::{FACTS, STARTED, server_id};
 
 mod cluster;
 mod durability;
+mod guarantees;
 mod proxy;
 mod server_id;
 

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use lock_core::backend::{AcquireRequest, Attempt, Capabilities, DistributedLock, LockStatus};
-use lock_core::{Error, ErrorKind, LockName, Result};
+use lock_core::{Error, ErrorKind, Guarantee, LockName, Result, Verdict};
 
 use crate::acquire::acquire;
 use crate::client::Client;
 use crate::config::QuorumConfig;
 use crate::node::Node;
-use crate::{end, probe, status};
+use crate::{end, guarantees, probe, status};
 
 /// One lock over several independent servers, of which a majority has to agree. A clone shares the servers.
 ///
@@ -119,6 +119,11 @@ fn capabilities(nodes: &[Node], config: &QuorumConfig) -> Capabilities {
 impl DistributedLock for QuorumBackend {
     fn capabilities(&self) -> Capabilities {
         self.capabilities
+    }
+
+    fn keeps(&self, guarantee: Guarantee) -> Verdict {
+        let nodes = self.client.nodes.iter();
+        guarantees::keeps(guarantee, nodes.map(|node| node.backend.keeps(guarantee)).collect())
     }
 
     async fn connect(&self) -> Result<()> {

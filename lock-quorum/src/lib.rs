@@ -97,6 +97,7 @@ mod config;
 mod end;
 mod error;
 mod follow;
+mod guarantees;
 mod hold;
 mod label;
 mod late;

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use lock_core::backend::{
     AcquireRequest, Attempt, Capabilities, Change, DistributedLock, ListFrom, ListPage, LockStatus, Revoke, Revoked,
 };
-use lock_core::{Error, ErrorKind, FencingToken, LockName, Result};
+use lock_core::{Error, ErrorKind, FencingToken, Guarantee, LockName, Result, Verdict};
 
 use crate::acl;
 use crate::acquire;
@@ -16,6 +16,7 @@ use crate::config::ZooKeeperConfig;
 use crate::error;
 use crate::follow;
 use crate::list;
+use crate::probe;
 use crate::revoke;
 use crate::server_id;
 use crate::state::{ConnectionState, StateWatch};
@@ -158,6 +159,10 @@ impl DistributedLock for ZooKeeperBackend {
     async fn server_id(&self) -> Result<Option<String>> {
         let session = self.client.sessions.any().await?;
         self.client.within_limit(&session, server_id::read(&session)).await
+    }
+
+    fn keeps(&self, guarantee: Guarantee) -> Verdict {
+        probe::keeps(guarantee, &self.client.config)
     }
 
     async fn connect(&self) -> Result<()> {

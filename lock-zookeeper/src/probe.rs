@@ -9,6 +9,9 @@ use lock_identify::{first_answer, is_tls, speaks_tls, wants_tls, wrong_server};
 
 use crate::config::{ZooKeeperConfig, host_and_port};
 
+pub(crate) use self::guarantees::keeps;
+
+mod guarantees;
 #[cfg(feature = "tls")]
 mod tls;
 

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use lock_core::backend::{
     AcquireRequest, Attempt, Capabilities, DistributedLock, ListFrom, ListPage, LockStatus, Revoke, Revoked,
 };
-use lock_core::{FencingToken, LockName, Result};
+use lock_core::{FencingToken, Guarantee, LockName, Result, Verdict};
 
 use super::Shared;
 use crate::config::{MySqlConfig, Strategy};
@@ -190,6 +190,10 @@ impl DistributedLock for LeaseTableBackend {
 
     async fn server_id(&self) -> Result<Option<String>> {
         self.0.server_id().await.map(Some)
+    }
+
+    fn keeps(&self, guarantee: Guarantee) -> Verdict {
+        self.0.keeps(guarantee)
     }
 
     async fn connect(&self) -> Result<()> {

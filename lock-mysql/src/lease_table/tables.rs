@@ -42,7 +42,7 @@ impl Shared {
         prepared.map_err(RequestError::into_lock_error)?;
         let limit = self.config.response_timeout();
         let checked = probe::check_durability(&self.config, member.session(), limit).await;
-        checked.map_err(RequestError::into_lock_error)?;
+        self.set_survives_crash(checked.map_err(RequestError::into_lock_error)?);
         self.set_prepared(true);
         Ok(())
     }

@@ -1,8 +1,9 @@
 //! Server settings by which a crash loses what was granted.
 
+use std::fmt;
 use std::time::Duration;
 
-use lock_core::{Error, ErrorKind, Result};
+use lock_core::{Error, ErrorKind, Result, Verdict};
 
 use super::variables;
 use crate::config::MySqlConfig;
@@ -25,10 +26,12 @@ pub enum Checks {
     Off,
 }
 
+const FLUSH: &str = "innodb_flush_log_at_trx_commit";
+
 const VARIABLES: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN \
     ('innodb_flush_log_at_trx_commit','log_bin','sync_binlog')";
 
-/// Warns of settings by which a crash loses leases, or refuses them.
+/// Warns of settings by which a crash loses leases, or refuses them. Returns whether leases survive a crash.
 ///
 /// # Errors
 /// [`ErrorKind::Misconfigured`] where they are refused.
@@ -36,45 +39,78 @@ pub(crate) async fn check_durability(
     config: &MySqlConfig,
     session: &Session,
     limit: Duration,
-) -> Result<(), RequestError> {
+) -> Result<Verdict, RequestError> {
     if config.checks() == Checks::Off {
-        return Ok(());
+        return Ok(Verdict::unknown(
+            "checks=off leaves the settings unread",
+            "leave checks=off out",
+        ));
     }
     let answer = session.run(VARIABLES.to_owned(), None, limit).await?;
     let rows = answer.results.first().ok_or(SqlError::UnexpectedAnswer("variables"))?;
-    let findings = findings(&variables(&rows.rows)?);
+    let variables = variables(&rows.rows)?;
+    let findings = findings(&variables);
     let server = config.address();
     if config.checks() == Checks::Refuse && !findings.is_empty() {
+        let findings: Vec<_> = findings.iter().map(Finding::to_string).collect();
         let message = format!("the MySQL server at {server} can lose locks: {}", findings.join("; "));
         return Err(Error::new(ErrorKind::Misconfigured, message).into());
     }
-    for finding in findings {
+    for finding in &findings {
         tracing::warn!(target: "polylock", server = %server, "this MySQL server can lose locks: {finding}");
     }
-    Ok(())
+    Ok(survives_crash(&variables, &findings))
+}
+
+/// A setting by which a crash loses leases.
+#[derive(Debug)]
+struct Finding {
+    because: String,
+    instead: &'static str,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.because, self.instead)
+    }
+}
+
+fn survives_crash(variables: &[(String, String)], findings: &[Finding]) -> Verdict {
+    match findings {
+        [finding, ..] => Verdict::no(finding.because.clone(), finding.instead),
+        [] if value(variables, FLUSH).is_some() => Verdict::Yes,
+        [] => Verdict::unknown(
+            "the server does not say how it writes to disk",
+            "compare its settings with the page of lock-mysql",
+        ),
+    }
 }
 
 /// What can be lost, and what to do. A variable that the server does not have says nothing.
-fn findings(variables: &[(String, String)]) -> Vec<String> {
-    let value = |name: &str| {
-        let mut of_name = variables
-            .iter()
-            .filter(|(variable, _)| variable.eq_ignore_ascii_case(name));
-        of_name.next().map(|(_, value)| value.as_str())
-    };
+fn findings(variables: &[(String, String)]) -> Vec<Finding> {
+    let value = |name| value(variables, name);
     let mut findings = Vec::new();
-    if let Some(flush) = value("innodb_flush_log_at_trx_commit").filter(|value| *value != "1") {
-        findings.push(format!(
-            "with innodb_flush_log_at_trx_commit={flush} it may forget the last grants in a crash: set it to 1"
-        ));
+    if let Some(flush) = value(FLUSH).filter(|value| *value != "1") {
+        findings.push(Finding {
+            because: format!("with {FLUSH}={flush} it may forget the last grants in a crash"),
+            instead: "set it to 1",
+        });
     }
     let has_binlog = value("log_bin").is_some_and(|value| value.eq_ignore_ascii_case("ON") || value == "1");
     if let Some(sync) = value("sync_binlog").filter(|value| has_binlog && *value != "1") {
-        findings.push(format!(
-            "with sync_binlog={sync} a crash of its machine may undo the last grants: set it to 1"
-        ));
+        findings.push(Finding {
+            because: format!("with sync_binlog={sync} a crash of its machine may undo the last grants"),
+            instead: "set it to 1",
+        });
     }
     findings
+}
+
+fn value<'a>(variables: &'a [(String, String)], name: &str) -> Option<&'a str> {
+    let mut of_name = variables
+        .iter()
+        .filter(|(variable, _)| variable.eq_ignore_ascii_case(name));
+    of_name.next().map(|(_, value)| value.as_str())
 }
 
 #[cfg(test)]
@@ -89,12 +125,23 @@ mod tests {
                 ("log_bin", log_bin),
                 ("sync_binlog", sync),
             ];
-            findings(&variables.map(|(name, value)| (name.to_owned(), value.to_owned())))
+            let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned()));
+            let findings = findings(&variables);
+            let verdict = survives_crash(&variables, &findings).to_string();
+            (findings.iter().map(Finding::to_string).collect::<Vec<_>>(), verdict)
         };
-        assert!(found("1", "ON", "1").is_empty() && found("1", "OFF", "0").is_empty());
-        assert!(found("0", "OFF", "0")[0].contains("innodb_flush_log_at_trx_commit=0"));
-        assert!(found("1", "ON", "1000")[0].contains("sync_binlog=1000"));
-        assert_eq!(found("2", "ON", "0").len(), 2);
+        for fine in [found("1", "ON", "1"), found("1", "OFF", "0")] {
+            assert_eq!(fine, (vec![], "yes".to_owned()));
+        }
+        let (findings_of_flush, verdict) = found("0", "OFF", "0");
+        assert!(findings_of_flush[0].contains("innodb_flush_log_at_trx_commit=0"));
+        assert!(
+            verdict.starts_with("no: with innodb_flush_log_at_trx_commit=0"),
+            "{verdict}"
+        );
+        assert!(found("1", "ON", "1000").0[0].contains("sync_binlog=1000"));
+        assert_eq!(found("2", "ON", "0").0.len(), 2);
         assert!(findings(&[]).is_empty());
+        assert!(survives_crash(&[], &[]).to_string().starts_with("unknown: "));
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use lock_core::backend::{AcquireRequest, Attempt, Capabilities, DistributedLock, ListFrom, ListPage, LockStatus};
-use lock_core::{LockName, Result};
+use lock_core::{Guarantee, LockName, Result, Verdict};
 
 use super::Shared;
 use crate::config::{MySqlConfig, Strategy};
@@ -245,6 +245,10 @@ impl DistributedLock for RowLockBackend {
             .list()
             .durable_tokens()
             .ttl_between(shortest, longest)
+    }
+
+    fn keeps(&self, guarantee: Guarantee) -> Verdict {
+        probe::row_locks_keep(guarantee)
     }
 
     async fn connect(&self) -> Result<()> {

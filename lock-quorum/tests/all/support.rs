@@ -9,7 +9,7 @@ use conformance_tests::{Link, Linked};
 use lock_core::backend::{
     AcquireRequest, Attempt, Capabilities, DistributedLock, Hold, LockStatus, ReleaseOptions, ReleaseOutcome, Renewal,
 };
-use lock_core::{FencingToken, LockName, Locker, MemoryBackend, Result};
+use lock_core::{FencingToken, Guarantee, LockName, Locker, MemoryBackend, Result, Verdict};
 use lock_quorum::QuorumBackend;
 use tokio::time::{sleep, timeout};
 
@@ -151,6 +151,10 @@ struct CountedHold {
 impl DistributedLock for Counted {
     fn capabilities(&self) -> Capabilities {
         self.linked.capabilities()
+    }
+
+    fn keeps(&self, guarantee: Guarantee) -> Verdict {
+        self.linked.keeps(guarantee)
     }
 
     async fn connect(&self) -> Result<()> {
