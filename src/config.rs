@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use lock_core::{CredentialSource, Error, ErrorKind, FencingToken, Locker, Result};
+use lock_core::{CredentialSource, Error, ErrorKind, FencingToken, Guarantee, Locker, Result};
 
 use crate::connect;
 
@@ -61,6 +61,11 @@ pub struct Config {
     /// Where the password comes from, if the URL does not say it: see [`with_credentials`](Self::with_credentials). In a file, one of
     /// `password_file` and `password_env`.
     pub credentials: Option<CredentialSource>,
+    /// What the server must keep, besides what the URL requires. Defaults to nothing: see [`Locker::require`]. In a file, a list of ids, as in
+    /// `require = ["fifo", "ttl:1s"]`.
+    pub require: Vec<Guarantee>,
+    /// The guarantees for which an operator vouches where a server cannot be asked. Defaults to none: see [`Locker::trusting`].
+    pub trusting: Vec<Guarantee>,
 }
 
 impl Config {
@@ -76,6 +81,8 @@ impl Config {
             operation_timeout: None,
             token_floor: None,
             credentials: None,
+            require: Vec::new(),
+            trusting: Vec::new(),
         }
     }
 
@@ -163,6 +170,30 @@ impl Config {
         self
     }
 
+    /// Requires that the server keeps these guarantees, besides those that were required before: see [`Locker::require`]. A server
+    /// that does not keep one is refused by [`connect`](Self::connect).
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), polylock::Error> {
+    /// use polylock::{Config, Guarantee};
+    ///
+    /// let locks = Config::new("memory:").require([Guarantee::Fifo, Guarantee::Permits(5)]).connect().await?;
+    /// # drop(locks); Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn require(mut self, guarantees: impl IntoIterator<Item = Guarantee>) -> Self {
+        self.require.extend(guarantees);
+        self
+    }
+
+    /// Takes an operator's word for these guarantees where the server cannot be asked: see [`Locker::trusting`].
+    #[must_use]
+    pub fn trusting(mut self, guarantees: impl IntoIterator<Item = Guarantee>) -> Self {
+        self.trusting.extend(guarantees);
+        self
+    }
+
     /// Connects to the server: see [`connect`](crate::connect).
     ///
     /// # Errors
@@ -197,6 +228,8 @@ impl Config {
             operation_timeout,
             token_floor,
             credentials: _,
+            require,
+            trusting,
         } = self;
         if let Some(ttl) = *ttl {
             locker = locker.with_ttl(ttl);
@@ -215,7 +248,7 @@ impl Config {
         if let Some(floor) = *token_floor {
             locker = locker.with_token_floor(floor);
         }
-        Ok(locker)
+        Ok(connect::required(locker, require, trusting))
     }
 
     /// The servers that it names, in one way.
@@ -256,6 +289,8 @@ impl fmt::Debug for Config {
             operation_timeout,
             token_floor,
             credentials,
+            require,
+            trusting,
         } = self;
         f.debug_struct("Config")
             .field("url", &format_args!("{}", shown::shown(url)))
@@ -267,6 +302,8 @@ impl fmt::Debug for Config {
             .field("operation_timeout", operation_timeout)
             .field("token_floor", token_floor)
             .field("credentials", credentials)
+            .field("require", require)
+            .field("trusting", trusting)
             .finish()
     }
 }

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use lock_core::backend::DistributedLock;
 use lock_core::{CredentialSource, Error, ErrorKind, Locker, MemoryBackend, Result};
 
+use self::requirements::Requirements;
+pub(crate) use self::requirements::required;
 pub(crate) use self::scheme::Scheme;
 use crate::config::QuorumOptions;
 #[cfg(feature = "quorum")]
@@ -30,7 +32,11 @@ use crate::quorum::QuorumConfig;
 /// `password_file=FILE` or `password_env=VARIABLE` in place of a password: it is read before each connection, so that it can change
 /// while the process runs. Or give a function to [`Config::with_credentials`](crate::Config::with_credentials).
 ///
-/// Parameters: see `from_url` of [`RedisConfig`](redis/struct.RedisConfig.html#method.from_url),
+/// `require=fifo,failover,ttl:1s` refuses a server that does not keep these [guarantees](crate::Guarantee), and
+/// `trusting=failover` takes an operator's word where a server cannot be asked: see [`Locker::require`]. Those of a quorum stand before
+/// its first server.
+///
+/// Other parameters: see `from_url` of [`RedisConfig`](redis/struct.RedisConfig.html#method.from_url),
 /// [`MySqlConfig`](mysql/struct.MySqlConfig.html#method.from_url),
 /// [`ZooKeeperConfig`](zookeeper/struct.ZooKeeperConfig.html#method.from_url) and
 /// [`QuorumConfig`](quorum/struct.QuorumConfig.html#method.from_url).
@@ -69,7 +75,8 @@ type Source<'a> = Option<&'a CredentialSource>;
 
 /// As [`connect_lazy`], with the password from elsewhere.
 pub(crate) fn lazy(url: &str, source: Source<'_>) -> Result<Locker> {
-    Ok(Locker::from_backend(backend(url, source)?))
+    let (url, requirements) = Requirements::split(url)?;
+    Ok(requirements.of(Locker::from_backend(backend(&url, source)?)))
 }
 
 /// As [`connect_lazy`], for a quorum of the servers with these URLs.
@@ -227,6 +234,7 @@ without_feature!("zookeeper", zookeeper(&str, Source<'_>));
 without_feature!("quorum", quorum(&str, Source<'_>));
 without_feature!("quorum", quorum_of(&[String], Option<&QuorumOptions>, Source<'_>));
 
+mod requirements;
 mod scheme;
 #[cfg(test)]
 mod tests;

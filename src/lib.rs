@@ -8,10 +8,10 @@ pub use config::{Config, QuorumOptions};
 pub use connect::{connect, connect_lazy};
 pub use lock_core::backend::{Mode, Permits};
 pub use lock_core::{
-    CredentialSource, Credentials, Election, ElectionState, Ended, Error, ErrorKind, FencingToken, Guard, HoldState,
-    Leader, Lock, LockName, LockOptions, Locker, Lost, LostCause, MemoryBackend, MultiGuard, Observer, ReentryKey,
-    Release, Result, RwLock, Semaphore, Stale, Term, UpgradableGuard, UpgradableLock, Watch, acquire_all,
-    acquire_all_within, backend, try_acquire_all,
+    CredentialSource, Credentials, Election, ElectionState, Ended, Error, ErrorKind, FencingToken, Guarantee, Guard,
+    HoldState, Leader, Lock, LockName, LockOptions, Locker, Lost, LostCause, MemoryBackend, MultiGuard, Observer,
+    ReentryKey, Release, Result, RwLock, Semaphore, Stale, Term, UpgradableGuard, UpgradableLock, Verdict, Watch,
+    acquire_all, acquire_all_within, backend, try_acquire_all,
 };
 
 #[cfg(any(feature = "tls", feature = "zookeeper-tls"))]
@@ -29,6 +29,8 @@ mod connect;
 mod pages {
     #[doc = include_str!("../docs/coming-from.md")]
     struct ComingFrom;
+    #[doc = include_str!("../docs/guarantees.md")]
+    struct Guarantees;
     #[doc = include_str!("../docs/leader.md")]
     struct Leader;
     #[doc = include_str!("../docs/modes.md")]

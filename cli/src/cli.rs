@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, ValueEnum};
 use clap_complete::Shell;
-use polylock::FencingToken;
+use polylock::{FencingToken, Guarantee};
 use rustix::process::Signal;
 
 pub(crate) use self::values::{OnLoss, Permits};
@@ -47,6 +47,12 @@ pub(crate) struct ServerArgs {
     /// How long one attempt to connect may take; the parameter connect_timeout of the URL limits it as well
     #[arg(long, global = true, value_name = "DURATION", value_parser = duration, default_value = "5s")]
     pub(crate) connect_timeout: Duration,
+    /// Refuse a server that does not keep these guarantees, as in fifo,failover,ttl:1s; `doctor` lists them
+    #[arg(long, global = true, value_name = "LIST", value_delimiter = ',')]
+    pub(crate) require: Vec<Guarantee>,
+    /// Take your word for these guarantees where the server cannot be asked
+    #[arg(long, global = true, value_name = "LIST", value_delimiter = ',')]
+    pub(crate) trusting: Vec<Guarantee>,
 }
 
 /// What is written to standard error.

@@ -1,11 +1,12 @@
 //! `polylock doctor`: what the library learns of a server, and how long it takes.
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
-use polylock::backend::Capabilities;
-use polylock::{Error, Locker};
+use polylock::{Error, Guarantee, Locker, Verdict};
 use serde_json::json;
+use tokio::time::timeout;
 
 use crate::cli::{DoctorArgs, ServerArgs};
 use crate::events::Findings;
@@ -39,9 +40,9 @@ pub(crate) async fn doctor(arguments: &DoctorArgs, server: &ServerArgs, findings
     let mut output = io::stdout().lock();
     let printed = output.write_all(lines.as_bytes()).and_then(|()| output.flush());
     printed.map_err(|error| Failure::os("cannot write to standard output", &error))?;
-    Ok(match checks.iter().map(|check| check.verdict).max() {
-        Some(Verdict::Fail) => Code::MISCONFIGURED,
-        Some(Verdict::Warn) => Code::ONE,
+    Ok(match checks.iter().map(|check| check.state).max() {
+        Some(State::Fail) => Code::MISCONFIGURED,
+        Some(State::Warn) => Code::ONE,
         _ => Code::SUCCESS,
     })
 }
@@ -71,11 +72,11 @@ async fn check(locks: &Locker, limit: Duration, findings: &Findings, checks: &mu
         ));
     }
     checks.extend(warnings.into_iter().map(|finding| Check {
-        verdict: Verdict::Warn,
-        what: "settings",
+        state: State::Warn,
+        what: "settings".into(),
         text: finding,
     }));
-    checks.push(Check::ok("options", options(&locks.capabilities())));
+    checks.extend(guarantees(locks, limit).await);
 }
 
 async fn round_trip(locks: &Locker) -> polylock::Result<Duration> {
@@ -101,72 +102,90 @@ async fn acquire_and_release(locks: &Locker) -> polylock::Result<[Duration; 2]> 
     Ok([acquired, start.elapsed()])
 }
 
-/// What `polylock run` may ask of this server.
-fn options(capabilities: &Capabilities) -> String {
-    let Capabilities {
-        fixed_lease,
-        fifo,
-        minimum_hold,
-        shared,
-        permits,
-        shortest_ttl,
-        ..
-    } = *capabilities;
-    let parts = [
-        (shared, "--read".to_owned()),
-        (permits > 0, format!("--permits (at most {permits})")),
-        (fixed_lease, "--fixed".to_owned()),
-        (minimum_hold, "--at-least".to_owned()),
-        (true, format!("--ttl from {shortest_ttl:?} on")),
-        (fifo, "waiters are served in order".to_owned()),
-    ];
-    let there = parts
-        .into_iter()
-        .filter_map(|(is_there, text)| is_there.then_some(text));
-    there.collect::<Vec<_>>().join(", ")
+/// What a lock survives on this server, and what may be asked of it.
+async fn guarantees(locks: &Locker, limit: Duration) -> Vec<Check> {
+    let asked = timeout(limit, locks.guarantees()).await;
+    let table = match asked {
+        Ok(Ok(table)) => table,
+        Ok(Err(error)) => return vec![Check::failed("guarantees", &error)],
+        // It was connected before: the server has just gone.
+        Err(_elapsed) => {
+            return vec![Check {
+                state: State::Fail,
+                what: "guarantees".into(),
+                text: format!("the server did not answer within {limit:?}"),
+            }];
+        }
+    };
+    let of = |(guarantee, verdict): (Guarantee, Verdict)| Check::guarantee(&guarantee, &verdict);
+    table.into_iter().map(of).collect()
 }
 
+/// In the order of what they mean for the exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Verdict {
+enum State {
     Ok,
+    /// A guarantee is kept.
+    Yes,
+    /// It is not kept, which is no fault unless it is required: then nothing is connected.
+    No,
+    Unknown,
     Warn,
     Fail,
 }
 
 #[derive(Debug)]
 struct Check {
-    verdict: Verdict,
-    what: &'static str,
+    state: State,
+    what: Cow<'static, str>,
     text: String,
 }
 
 impl Check {
     fn ok(what: &'static str, text: impl Into<String>) -> Self {
         Self {
-            verdict: Verdict::Ok,
-            what,
+            state: State::Ok,
+            what: what.into(),
             text: text.into(),
         }
     }
 
     fn failed(what: &'static str, error: &Error) -> Self {
         Self {
-            verdict: Verdict::Fail,
-            what,
+            state: State::Fail,
+            what: what.into(),
             text: error.to_string(),
         }
     }
 
+    fn guarantee(guarantee: &Guarantee, verdict: &Verdict) -> Self {
+        let (state, text) = match verdict {
+            Verdict::Yes => (State::Yes, "kept".to_owned()),
+            Verdict::No { because, instead } => (State::No, format!("{because}; {instead}")),
+            Verdict::Unknown { because, instead } => (State::Unknown, format!("{because}; {instead}")),
+            // As an older version of this program knows it.
+            _ => (State::Unknown, verdict.to_string()),
+        };
+        Self {
+            state,
+            what: guarantee.to_string().into(),
+            text,
+        }
+    }
+
     fn line(&self, json: bool) -> String {
-        let verdict = match self.verdict {
-            Verdict::Ok => "ok",
-            Verdict::Warn => "warn",
-            Verdict::Fail => "fail",
+        let state = match self.state {
+            State::Ok => "ok",
+            State::Yes => "yes",
+            State::No => "no",
+            State::Unknown => "unknown",
+            State::Warn => "warn",
+            State::Fail => "fail",
         };
         let text = crate::message::redacted(&self.text);
         match json {
-            true => json!({"verdict": verdict, "check": self.what, "text": text}).to_string() + "\n",
-            false => format!("{verdict:<5} {}: {text}\n", self.what),
+            true => json!({"verdict": state, "check": self.what, "text": text}).to_string() + "\n",
+            false => format!("{state:<7} {}: {text}\n", self.what),
         }
     }
 }
@@ -176,20 +195,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_worst_verdict_counts() {
-        assert!(Verdict::Fail > Verdict::Warn && Verdict::Warn > Verdict::Ok);
+    fn the_worst_state_counts_and_a_guarantee_that_is_not_kept_is_no_fault() {
+        assert!(State::Fail > State::Warn && State::Warn > State::Unknown && State::Warn > State::No);
     }
 
     #[test]
-    fn options_are_those_of_the_server() {
-        let text = options(&Capabilities::default().fixed_lease().permits(100));
-        assert_eq!(text, "--permits (at most 100), --fixed, --ttl from 1ms on");
+    fn a_guarantee_is_shown_with_its_reason() {
+        let shown = |verdict: Verdict| Check::guarantee(&Guarantee::Failover, &verdict);
+        assert_eq!(shown(Verdict::Yes).line(false), "yes     failover: kept\n");
+        let no = shown(Verdict::no("replicas=0", "set replicas=1"));
+        assert_eq!(no.line(false), "no      failover: replicas=0; set replicas=1\n");
+        let unknown = shown(Verdict::unknown("INFO is forbidden", "permit it"));
+        assert!(
+            unknown.line(true).contains(r#""verdict":"unknown""#),
+            "{}",
+            unknown.line(true)
+        );
     }
 
     #[test]
     fn a_line_has_no_password() {
         let check = Check::ok("connect", "redis://:secret@host is there");
-        assert_eq!(check.line(false), "ok    connect: redis://..@host is there\n");
+        assert_eq!(check.line(false), "ok      connect: redis://..@host is there\n");
         assert!(!check.line(true).contains("secret"));
     }
 }

@@ -27,6 +27,8 @@ pub(crate) fn config(arguments: &ServerArgs) -> Result<Config, Failure> {
         url_file,
         config,
         connect_timeout: _,
+        require,
+        trusting,
     } = arguments;
     let config = match (url, url_file, config) {
         (Some(url), _, _) => Config::new(url),
@@ -35,7 +37,9 @@ pub(crate) fn config(arguments: &ServerArgs) -> Result<Config, Failure> {
         (None, None, None) => Config::new(url_of_environment()?),
     };
     match in_memory(&config) {
-        false => Ok(config),
+        false => Ok(config
+            .require(require.iter().copied())
+            .trusting(trusting.iter().copied())),
         true => Err(Failure::usage(
             "`memory:` is the memory of this process, in which no other process sees the lock: name a server, as in \
              --url redis://localhost",

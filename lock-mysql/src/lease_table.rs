@@ -6,11 +6,12 @@
 //! all: one for acquires and questions, one for what keeps or ends holds, which never waits behind an acquire. A release goes
 //! over the first one if that has nothing to do.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use lock_core::{Error, Guarantee, LockName, Verdict};
+use parking_lot::Mutex;
 
 use self::claims::Claims;
 use self::downgrade::Downgrades;
@@ -85,11 +86,11 @@ impl Shared {
     }
 
     fn set_survives_crash(&self, verdict: Verdict) {
-        *self.survives_crash.lock().unwrap_or_else(PoisonError::into_inner) = Some(verdict);
+        *self.survives_crash.lock() = Some(verdict);
     }
 
     fn keeps(&self, guarantee: Guarantee) -> Verdict {
-        let survives_crash = self.survives_crash.lock().unwrap_or_else(PoisonError::into_inner);
+        let survives_crash = self.survives_crash.lock();
         probe::leases_keep(guarantee, survives_crash.as_ref())
     }
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use lock_core::{CredentialSource, Error, ErrorKind, FencingToken};
+use lock_core::{CredentialSource, Error, ErrorKind, FencingToken, Guarantee};
 use serde::Deserialize;
 
 use super::{Config, QuorumOptions, duration};
@@ -31,6 +31,10 @@ pub(super) struct File {
     password_file: Option<PathBuf>,
     #[serde(default)]
     password_env: Option<String>,
+    #[serde(default)]
+    require: Vec<String>,
+    #[serde(default)]
+    trusting: Vec<String>,
 }
 
 /// A file that names no server, or servers in two ways, is refused as soon as it is read.
@@ -57,8 +61,14 @@ impl TryFrom<File> for Config {
             operation_timeout: file.operation_timeout,
             token_floor: file.token_floor,
             credentials,
+            require: guarantees(&file.require)?,
+            trusting: guarantees(&file.trusting)?,
         };
         config.servers()?;
         Ok(config)
     }
+}
+
+fn guarantees(ids: &[String]) -> Result<Vec<Guarantee>, Error> {
+    ids.iter().map(|id| id.parse()).collect()
 }

@@ -257,3 +257,45 @@ fn a_duration_without_a_unit_says_how_to_write_one() {
         }
     }
 }
+
+#[tokio::test]
+async fn what_the_url_and_the_code_require_is_refused_in_one_message() {
+    let config = Config::new("memory:?require=durable-tokens,fifo").require([Guarantee::Failover]);
+    let error = config.connect().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Misconfigured);
+    let said = error.to_string();
+    assert!(
+        said.contains("durable-tokens (") && said.contains("failover (not known, as "),
+        "{said}"
+    );
+    assert!(!said.contains("fifo"), "{said}");
+
+    let config = Config::new("memory:?trusting=failover").require([Guarantee::Failover, Guarantee::Fifo]);
+    config.connect().await.unwrap();
+    Config::new("memory:")
+        .require([Guarantee::Failover])
+        .trusting([Guarantee::Failover])
+        .connect()
+        .await
+        .unwrap();
+    // Without I/O, it shows at the first acquire.
+    let locks = connect::lazy("memory:?require=failover", None).unwrap();
+    assert_eq!(
+        locks.lock("a").acquire().await.unwrap_err().kind(),
+        ErrorKind::Misconfigured
+    );
+}
+
+#[test]
+#[cfg(feature = "serde")]
+fn a_file_lists_what_is_required() {
+    let file = |json: &str| serde_json::from_str::<Config>(json);
+    let config = file(r#"{"url": "memory:", "require": ["fifo", "ttl:1s"], "trusting": ["failover"]}"#).unwrap();
+    assert_eq!(
+        config.require,
+        [Guarantee::Fifo, Guarantee::Ttl(Duration::from_secs(1))]
+    );
+    assert_eq!(config.trusting, [Guarantee::Failover]);
+    let error = file(r#"{"url": "memory:", "require": ["fifoo"]}"#).unwrap_err();
+    assert!(error.to_string().contains("`fifoo` is no guarantee"), "{error}");
+}

@@ -83,7 +83,7 @@ async fn doctor_reports_what_the_library_checks() {
     let well = run(&safe.url(), &["doctor"]);
     assert_eq!(well.code, Some(0), "{well:?}");
     assert!(
-        well.output.iter().any(|line| line.starts_with("ok    acquire: ")),
+        well.output.iter().any(|line| line.starts_with("ok      acquire: ")),
         "{well:?}"
     );
     let forgetful = testbed::Redis::new()
@@ -96,15 +96,61 @@ async fn doctor_reports_what_the_library_checks() {
     assert_eq!(warned.code, Some(1), "{warned:?}");
     let is_warning = |line: &String| line.contains("\"warn\"") && line.contains("this Redis can lose locks");
     assert!(warned.output.iter().any(is_warning), "{warned:?}");
+    let crash = |line: &String| line.contains("\"server-crash\"") && line.contains("\"no\"");
+    assert!(warned.output.iter().any(crash), "{warned:?}");
     let shown = format!("{warned:?}");
     assert!(!shown.contains("secret"), "{shown}");
+}
+
+#[testbed::test]
+async fn doctor_lists_the_guarantees_and_a_command_refuses_a_server_that_misses_one() {
+    let server = redis().await;
+    let url = server.url();
+    let doctor = run(&url, &["doctor"]);
+    for line in [
+        "yes     fifo: ",
+        "yes     ttl:10ms: ",
+        "no      failover: ",
+        "no      clock-step: ",
+    ] {
+        assert!(
+            doctor.output.iter().any(|shown| shown.starts_with(line)),
+            "{line}{doctor:?}"
+        );
+    }
+    let needs = [
+        "run",
+        "--lock",
+        "a",
+        "--require",
+        "fifo,failover",
+        "--",
+        "echo",
+        "started",
+    ];
+    let refused = run(&url, &needs);
+    assert_eq!((refused.code, refused.output.len()), (Some(78), 0), "{refused:?}");
+    assert!(
+        refused.messages.contains("failover (a replica that is promoted"),
+        "{refused:?}"
+    );
+    let kept = run(
+        &format!("{url}?require=fifo,ttl:1s"),
+        &["run", "--lock", "a", "--", "echo", "started"],
+    );
+    assert_eq!(
+        (kept.code, kept.output),
+        (Some(0), vec!["started".to_owned()]),
+        "{}",
+        kept.messages
+    );
 }
 
 #[test]
 fn doctor_is_78_without_a_server() {
     let ended = run("redis://:secret@127.0.0.1:1", &["doctor", "--connect-timeout", "1s"]);
     assert_eq!(ended.code, Some(78), "{ended:?}");
-    assert!(ended.output.join("").starts_with("fail  connect: "), "{ended:?}");
+    assert!(ended.output.join("").starts_with("fail    connect: "), "{ended:?}");
     assert!(!format!("{ended:?}").contains("secret"), "{ended:?}");
 }
 
