@@ -20,5 +20,7 @@ mod names;
 mod one_server;
 #[cfg(all(feature = "redis", feature = "quorum"))]
 mod quorum;
+#[cfg(all(feature = "redis", feature = "quorum"))]
+mod rotation;
 #[cfg(all(feature = "redis", feature = "mysql", feature = "zookeeper"))]
 mod wrong_server;
