@@ -30,7 +30,8 @@ mod shown;
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), polylock::Error> {
-/// let config = polylock::Config::new("memory:").with_label("worker 7");
+/// let mut config = polylock::Config::new("memory:");
+/// config.label = Some("worker 7".into());
 /// let locks = config.connect().await?;
 /// # drop(locks); Ok(()) }
 /// ```
@@ -60,7 +61,7 @@ pub struct Config {
     pub token_floor: Option<FencingToken>,
     /// Where the password comes from, if the URL does not say it: see [`with_credentials`](Self::with_credentials). In a file, one of
     /// `password_file` and `password_env`.
-    pub credentials: Option<CredentialSource>,
+    pub(crate) credentials: Option<CredentialSource>,
     /// What the server must keep, besides what the URL requires. Defaults to nothing: see [`Locker::require`]. In a file, a list of ids, as in
     /// `require = ["fifo", "ttl:1s"]`.
     pub require: Vec<Guarantee>,
@@ -94,57 +95,6 @@ impl Config {
         }
     }
 
-    /// Sets the settings of a quorum.
-    #[must_use]
-    pub fn with_quorum(mut self, quorum: QuorumOptions) -> Self {
-        self.quorum = Some(quorum);
-        self
-    }
-
-    /// Sets how long a lock stays taken after its process died. Defaults to 30 s: see [`Locker::with_ttl`].
-    #[must_use]
-    pub fn with_ttl(mut self, ttl: Duration) -> Self {
-        self.ttl = Some(ttl);
-        self
-    }
-
-    /// Sets a label, shown to anyone who asks who holds a lock. Defaults to `host:pid`: see [`Locker::with_label`].
-    #[must_use]
-    pub fn with_label(mut self, label: impl Into<String>) -> Self {
-        self.label = Some(label.into());
-        self
-    }
-
-    /// Stores no label with the locks: see [`Locker::without_label`].
-    #[must_use]
-    pub fn without_label(self) -> Self {
-        self.with_label("")
-    }
-
-    /// Sets how many times in a row a lock may pass from one waiter of this process to the next. Defaults to 16: see
-    /// [`Locker::with_passes`].
-    #[must_use]
-    pub fn with_passes(mut self, at_most: u32) -> Self {
-        self.passes = Some(at_most);
-        self
-    }
-
-    /// Sets how long an operation that does not wait for the lock waits for a server that does not answer. Defaults to 5 s:
-    /// see [`Locker::with_operation_timeout`].
-    #[must_use]
-    pub fn with_operation_timeout(mut self, limit: Duration) -> Self {
-        self.operation_timeout = Some(limit);
-        self
-    }
-
-    /// Sets a token floor: every grant's fencing token is larger. For fenced data that moved here from another server: see
-    /// [`Locker::with_token_floor`]. Defaults to none.
-    #[must_use]
-    pub fn with_token_floor(mut self, floor: FencingToken) -> Self {
-        self.token_floor = Some(floor);
-        self
-    }
-
     /// Sets where the password comes from, and perhaps the user. Each backend asks before each connection that it makes, so a password
     /// can change while the process runs and holds locks. The page of each backend says how: "Change of a password". A
     /// quorum asks for all of its nodes; if they have different passwords, write `password_file` into each URL. `memory:` asks for none.
@@ -170,35 +120,11 @@ impl Config {
         self
     }
 
-    /// Requires that the server keeps these guarantees, besides those that were required before: see [`Locker::require`]. A server
-    /// that does not keep one is refused by [`connect`](Self::connect).
-    ///
-    /// # Examples
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), polylock::Error> {
-    /// use polylock::{Config, Guarantee};
-    ///
-    /// let locks = Config::new("memory:").require([Guarantee::Fifo, Guarantee::Permits(5)]).connect().await?;
-    /// # drop(locks); Ok(()) }
-    /// ```
-    #[must_use]
-    pub fn require(mut self, guarantees: impl IntoIterator<Item = Guarantee>) -> Self {
-        self.require.extend(guarantees);
-        self
-    }
-
-    /// Takes an operator's word for these guarantees where the server cannot be asked: see [`Locker::trusting`].
-    #[must_use]
-    pub fn trusting(mut self, guarantees: impl IntoIterator<Item = Guarantee>) -> Self {
-        self.trusting.extend(guarantees);
-        self
-    }
-
     /// Connects to the server: see [`connect`](crate::connect).
     ///
     /// # Errors
     /// Those of [`connect`](crate::connect); [`ErrorKind::Misconfigured`] without a URL, with both `url` and `urls`, and with a
-    /// password in a URL besides [`credentials`](Self::credentials).
+    /// password in a URL besides [`with_credentials`](Self::with_credentials).
     ///
     /// # Cancel safety
     /// May be dropped at any point.
@@ -212,7 +138,7 @@ impl Config {
     ///
     /// # Errors
     /// Those of [`connect_lazy`](crate::connect_lazy); [`ErrorKind::Misconfigured`] without a URL, with both `url` and `urls`, and
-    /// with a password in a URL besides [`credentials`](Self::credentials).
+    /// with a password in a URL besides [`with_credentials`](Self::with_credentials).
     pub fn connect_lazy(&self) -> Result<Locker> {
         let mut locker = match self.servers()? {
             Servers::One(url) => connect::lazy(url, self.credentials.as_ref())?,

@@ -30,16 +30,18 @@ pub(crate) fn config(arguments: &ServerArgs) -> Result<Config, Failure> {
         require,
         trusting,
     } = arguments;
-    let config = match (url, url_file, config) {
+    let mut config = match (url, url_file, config) {
         (Some(url), _, _) => Config::new(url),
         (None, Some(path), _) => Config::new(url_of_file(path)?),
         (None, None, Some(path)) => from_toml(path)?,
         (None, None, None) => Config::new(url_of_environment()?),
     };
     match in_memory(&config) {
-        false => Ok(config
-            .require(require.iter().copied())
-            .trusting(trusting.iter().copied())),
+        false => {
+            config.require.extend(require.iter().copied());
+            config.trusting.extend(trusting.iter().copied());
+            Ok(config)
+        }
         true => Err(Failure::usage(
             "`memory:` is the memory of this process, in which no other process sees the lock: name a server, as in \
              --url redis://localhost",

@@ -19,7 +19,9 @@ pub(crate) async fn run(
     buyers: Range<u32>,
     mut tell: impl FnMut(Event),
 ) -> Result<(), Box<dyn Error + Send + Sync>> {
-    let locks = Config::new(&options.backend).with_ttl(options.ttl).connect().await?;
+    let mut config = Config::new(&options.backend);
+    config.ttl = Some(options.ttl);
+    let locks = config.connect().await?;
     let (sender, mut events) = mpsc::unbounded_channel();
     let mut tasks = JoinSet::new();
     for number in buyers {

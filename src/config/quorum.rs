@@ -10,7 +10,8 @@ use std::time::Duration;
 /// use polylock::{Config, QuorumOptions};
 ///
 /// let quorum = QuorumOptions::new().with_restart_delay(Duration::from_secs(60));
-/// let config = Config::of_quorum(["redis://a", "redis://b", "redis://c"]).with_quorum(quorum);
+/// let mut config = Config::of_quorum(["redis://a", "redis://b", "redis://c"]);
+/// config.quorum = Some(quorum);
 /// assert_eq!(config.urls.len(), 3);
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

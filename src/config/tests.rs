@@ -2,7 +2,10 @@ use super::*;
 
 #[test]
 fn never_shows_the_password() {
-    let config = |url: &str| Config::new(url).with_label("me");
+    let config = |url: &str| Config {
+        label: Some("me".into()),
+        ..Config::new(url)
+    };
     let shown = format!("{:?}", config("Redis://user:secret@host"));
     assert!(
         !shown.contains("secret") && shown.contains("Redis://..@host") && shown.contains("me"),
@@ -21,6 +24,13 @@ fn never_shows_the_passwords_of_a_quorum() {
     assert!(shown.contains(r#"url: , urls: ["redis://..@host", ".."]"#), "{shown}");
 }
 
+fn of_quorum(config: Config, settings: QuorumOptions) -> Config {
+    Config {
+        quorum: Some(settings),
+        ..config
+    }
+}
+
 fn refusal(config: &Config) -> String {
     let error = config.connect_lazy().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
@@ -36,10 +46,10 @@ fn servers_are_named_in_one_way() {
     for (config, advice) in [
         (Config::new(""), "write its `url`, or `urls`"),
         (Config::of_quorum([""; 0]), "write its `url`, or `urls`"),
-        (Config::new("").with_quorum(QuorumOptions::new()), "write `urls`"),
+        (of_quorum(Config::new(""), QuorumOptions::new()), "write `urls`"),
         (Config::of_quorum(["memory:secret", " "]), "one of the `urls` is empty"),
         (
-            Config::new("memory:secret").with_quorum(QuorumOptions::new()),
+            of_quorum(Config::new("memory:secret"), QuorumOptions::new()),
             "need `urls`",
         ),
         (both, "both `url` and `urls`"),
@@ -62,7 +72,7 @@ async fn a_quorum_is_of_the_servers_that_are_listed() {
     let settings = QuorumOptions::new()
         .with_patience(Duration::from_secs(1))
         .with_restart_delay(Duration::from_secs(60));
-    let listed = Config::of_quorum(urls).with_quorum(settings).connect().await.unwrap();
+    let listed = of_quorum(Config::of_quorum(urls), settings).connect().await.unwrap();
     let other = Config::new("quorum:memory:c1|memory:c2|memory:c3");
     let error = other.connect().await.unwrap_err().to_string();
     assert!(
@@ -90,7 +100,7 @@ async fn a_quorum_is_of_the_servers_that_are_listed() {
 fn settings_of_a_quorum_that_cannot_work_are_refused() {
     let hasty = QuorumOptions::new().with_patience(Duration::from_millis(1));
     for (config, advice) in [
-        (Config::of_quorum(["memory:"]).with_quorum(hasty), "choose 10ms to 60s"),
+        (of_quorum(Config::of_quorum(["memory:"]), hasty), "choose 10ms to 60s"),
         (
             Config::of_quorum(["memory:", "etcd://user:secret@a"]),
             "node 2 of the quorum",
@@ -106,12 +116,14 @@ fn settings_of_a_quorum_that_cannot_work_are_refused() {
 fn every_option_reaches_the_locker() {
     let options = |config: Config| config.connect_lazy().unwrap().lock("a").options();
     let ttl = Duration::from_secs(90);
-    let config = Config::new("memory:").with_ttl(ttl).with_label("me");
+    let mut config = Config::new("memory:");
+    (config.ttl, config.label) = (Some(ttl), Some("me".into()));
     assert_eq!(options(config.clone()).ttl, ttl);
     assert_eq!(options(config.clone()).label.as_deref(), Some("me"));
-    assert_eq!(options(config.clone().without_label()).label, None);
-    let floor = FencingToken::new(1 << 40).unwrap();
-    assert_eq!(options(config.with_token_floor(floor)).token_floor, Some(floor));
+    config.label = Some(String::new());
+    config.token_floor = FencingToken::new(1 << 40);
+    assert_eq!(options(config.clone()).label, None);
+    assert_eq!(options(config.clone()).token_floor, config.token_floor);
     let by_default = options(Config::new("memory:")).label.unwrap();
     assert!(
         by_default.ends_with(&format!(":{}", std::process::id())),
@@ -190,11 +202,13 @@ fn read(json: &str) -> serde_json::Result<Config> {
 #[cfg(feature = "serde")]
 fn is_read_from_a_file_with_durations_as_people_write_them() {
     let text = r#"{"url": "memory:", "ttl": "1m 30s", "label": "", "passes": 4, "operation_timeout": "500ms"}"#;
-    let config = Config::new("memory:")
-        .with_ttl(Duration::from_secs(90))
-        .without_label()
-        .with_passes(4)
-        .with_operation_timeout(Duration::from_millis(500));
+    let config = Config {
+        ttl: Some(Duration::from_secs(90)),
+        label: Some(String::new()),
+        passes: Some(4),
+        operation_timeout: Some(Duration::from_millis(500)),
+        ..Config::new("memory:")
+    };
     assert_eq!(read(text).unwrap(), config);
     assert_eq!(
         read(r#"{"url": "memory:", "ttl": null}"#).unwrap(),
@@ -226,7 +240,7 @@ fn a_quorum_is_read_from_a_file() {
         .with_restart_delay(Duration::from_secs(30));
     assert_eq!(
         read(&text(r#", "quorum": {"restart_delay": "30s", "patience": "300ms"}"#)).unwrap(),
-        Config::of_quorum(urls).with_quorum(settings)
+        of_quorum(Config::of_quorum(urls), settings)
     );
     for (json, message) in [
         ("{}", "write its `url`, or `urls`"),
@@ -260,7 +274,11 @@ fn a_duration_without_a_unit_says_how_to_write_one() {
 
 #[tokio::test]
 async fn what_the_url_and_the_code_require_is_refused_in_one_message() {
-    let config = Config::new("memory:?require=durable-tokens,fifo").require([Guarantee::Failover]);
+    let requiring = |url: &str, required: &[Guarantee]| Config {
+        require: required.to_vec(),
+        ..Config::new(url)
+    };
+    let config = requiring("memory:?require=durable-tokens,fifo", &[Guarantee::Failover]);
     let error = config.connect().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Misconfigured);
     let said = error.to_string();
@@ -270,14 +288,11 @@ async fn what_the_url_and_the_code_require_is_refused_in_one_message() {
     );
     assert!(!said.contains("fifo"), "{said}");
 
-    let config = Config::new("memory:?trusting=failover").require([Guarantee::Failover, Guarantee::Fifo]);
+    let config = requiring("memory:?trusting=failover", &[Guarantee::Failover, Guarantee::Fifo]);
     config.connect().await.unwrap();
-    Config::new("memory:")
-        .require([Guarantee::Failover])
-        .trusting([Guarantee::Failover])
-        .connect()
-        .await
-        .unwrap();
+    let mut config = requiring("memory:", &[Guarantee::Failover]);
+    config.trusting = vec![Guarantee::Failover];
+    config.connect().await.unwrap();
     // Without I/O, it shows at the first acquire.
     let locks = connect::lazy("memory:?require=failover", None).unwrap();
     assert_eq!(

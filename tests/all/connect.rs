@@ -24,7 +24,9 @@ async fn misconfigured(config: Config) -> Error {
 #[tokio::test]
 async fn a_default_ttl_that_the_backend_cannot_keep() {
     for (url, hint) in URLS {
-        let error = misconfigured(Config::new(url).with_ttl(Duration::from_millis(5))).await;
+        let mut config = Config::new(url);
+        config.ttl = Some(Duration::from_millis(5));
+        let error = misconfigured(config).await;
         assert!(error.to_string().contains(hint), "{error}");
     }
 }
@@ -32,7 +34,9 @@ async fn a_default_ttl_that_the_backend_cannot_keep() {
 #[tokio::test]
 async fn a_label_that_is_too_long() {
     for (url, _) in URLS {
-        let error = misconfigured(Config::new(url).with_label("x".repeat(256))).await;
+        let mut config = Config::new(url);
+        config.label = Some("x".repeat(256));
+        let error = misconfigured(config).await;
         assert!(error.to_string().contains("shorten it"), "{error}");
     }
 }
@@ -58,7 +62,8 @@ async fn a_minimum_hold_where_there_is_none() {
 async fn the_operation_timeout_of_a_server_that_never_answers() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("redis://{}/?connect_timeout=1h", silent.local_addr().unwrap());
-    let config = Config::new(url).with_operation_timeout(Duration::from_millis(50));
+    let mut config = Config::new(url);
+    config.operation_timeout = Some(Duration::from_millis(50));
     let error = config.connect_lazy().unwrap().status("a").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(error.to_string().contains("50ms"), "{error}");

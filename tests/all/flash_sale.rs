@@ -186,7 +186,8 @@ async fn four_processes_on_three_redis_of_which_one_forgets_and_one_is_killed() 
     let urls: Vec<String> = servers.iter().map(testbed::Server::url).collect();
     let url = format!("quorum:?restart_delay=5s|{}", urls.join("|"));
     let connect = async |url: &str| {
-        let config = polylock::Config::new(url).with_ttl(DELAY).with_label("the test");
+        let mut config = polylock::Config::new(url);
+        (config.ttl, config.label) = (Some(DELAY), Some("the test".into()));
         config.connect().await.expect("it is there")
     };
     let locks = connect(&url).await;
