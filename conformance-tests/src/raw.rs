@@ -9,7 +9,7 @@ use lock_core::backend::{
 };
 use lock_core::{FencingToken, HoldState, Result};
 use tokio::task::JoinHandle;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::context::{RawCx, lock_name};
 use crate::verdict::{OrFail, Stop, Verdict, ensure};
@@ -94,7 +94,19 @@ impl RawCx {
         (request, control): (AcquireRequest, RequestControl),
     ) -> Result<Grant, Stop> {
         let what = format!("acquire {:?}", request.name());
-        let attempt = self.soon(&what, drive(&**backend, &request)).await?.or_fail(&what)?;
+        let asking = async {
+            loop {
+                let asked = Instant::now();
+                match drive(&**backend, &request).await {
+                    // On a busy machine it may come too late for its lease. Then it is asked for again, as core does.
+                    Err(error) if error.is_retryable() && asked.elapsed() >= request.ttl() / 2 => {
+                        sleep(SOON_AGAIN).await
+                    }
+                    attempt => return attempt,
+                }
+            }
+        };
+        let attempt = self.soon(&what, asking).await?.or_fail(&what)?;
         match granted(attempt, request, control)? {
             Ok(grant) => Ok(grant),
             Err(busy) => Err(Stop::assertion(format!("{what}: busy without end: {busy:?}"))),

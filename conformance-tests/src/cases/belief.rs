@@ -7,12 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lock_core::backend::DistributedLock;
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
-use super::support::LITTLE;
 use crate::context::RawCx;
 use crate::link::Link;
-use crate::raw::{Grant, drive, granted};
+use crate::raw::Grant;
 use crate::sending::delay_sending;
 use crate::verdict::{OrFail, Stop, Verdict, ensure, ensure_safe};
 
@@ -23,7 +22,7 @@ pub(super) const PART_OF_THE_TTL: u32 = 6;
 pub(crate) async fn belief_counts_from_before_the_effect(cx: &RawCx) -> Verdict {
     let (link, client) = near(cx).await?;
     delay_sending(cx.ttl() / PART_OF_THE_TTL);
-    let grant = granted_late(cx, &client).await?;
+    let grant = cx.grant_for(&client, "a", cx.ttl()).await?;
     ensure_ends_first(cx, &link, &grant).await
 }
 
@@ -49,21 +48,6 @@ pub(super) async fn near(cx: &RawCx) -> Result<(Link, Arc<dyn DistributedLock>),
     let client = cx.backend_through(&link).await;
     cx.soon("connect", client.connect()).await?.or_fail("connect")?;
     Ok((link, client))
-}
-
-/// A grant that may come too late for its lease on a busy machine, and is asked for again then.
-async fn granted_late(cx: &RawCx, client: &Arc<dyn DistributedLock>) -> Result<Grant, Stop> {
-    let (request, control) = cx.request("a", cx.ttl())?;
-    let asking = async {
-        loop {
-            match drive(&**client, &request).await {
-                Err(error) if error.is_retryable() => sleep(LITTLE).await,
-                attempt => return attempt,
-            }
-        }
-    };
-    let attempt = cx.soon("acquire a free name", asking).await?.or_fail("acquire")?;
-    granted(attempt, request, control)?.map_err(|busy| Stop::assertion(format!("a free name was busy: {busy:?}")))
 }
 
 /// Cuts the holder off. When somebody else is granted the name, the holder must not believe in its hold any more.

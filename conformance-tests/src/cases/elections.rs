@@ -17,6 +17,8 @@ use crate::verdict::{OrFail, Skip, Stop, Verdict, ensure, ensure_safe};
 
 pub(super) const NAME: &str = "leader";
 const TERMS: usize = 100;
+/// A third of it is the pause of one who resigned.
+const LONG_PAUSE_TTL: Duration = Duration::from_secs(15);
 
 pub(super) fn candidate(subject: &Arc<dyn Subject>, ttl: Duration, value: &str) -> Result<Arc<dyn Candidate>, Stop> {
     subject
@@ -131,22 +133,41 @@ pub(crate) async fn a_dropped_leader_is_followed(cx: &Cx) -> Verdict {
     Ok(())
 }
 
-/// A leader resigns, and campaigns again: the other candidate leads first, each time.
+/// A leader resigns, and campaigns again: another candidate leads first, each time.
+///
+/// The pause of whoever resigned is longer than a busy machine stands still, and no term expires meanwhile.
 pub(crate) async fn whoever_resigns_lets_another_lead(cx: &Cx) -> Verdict {
-    let (one, two) = (cx.subject().await, cx.subject().await);
-    let mut leader = Leading::begin(&candidate(&one, cx.ttl(), "one")?);
-    let mut term = leader
-        .elected(cx, cx.patience(), "the only candidate to be elected")
-        .await?;
-    let mut waiting = Leading::begin(&candidate(&two, cx.ttl(), "two")?);
-    for _ in 0..2 {
-        cx.until_places(NAME, 1).await?;
-        leader.resign();
-        let next = leader.followed_by(&mut waiting, cx, cx.patience()).await?;
-        ensure_safe!(next > term, "term {next} after {term}");
-        term = next;
-        std::mem::swap(&mut leader, &mut waiting);
-    }
+    let (one, two, three) = (cx.subject().await, cx.subject().await, cx.subject().await);
+    let ttl = LONG_PAUSE_TTL.max(cx.ttl()).min(cx.long_ttl().await);
+    let patience = cx.patience() + ttl;
+    let mut first = Leading::begin(&candidate(&one, ttl, "one")?);
+    let term = first.elected(cx, patience, "the only candidate to be elected").await?;
+    let mut second = Leading::begin(&candidate(&two, ttl, "two")?);
+    cx.until_places(NAME, 1).await?;
+    first.resign();
+    let next = first.followed_by(&mut second, cx, patience).await?;
+    ensure_later(next, term)?;
+    let mut third = Leading::begin(&candidate(&three, ttl, "three")?);
+    cx.until_places(NAME, 1).await?;
+    second.resign();
+    let what = "one who resigned to be elected again";
+    let last = tokio::select! {
+        last = second.followed_by(&mut third, cx, patience) => last?,
+        // Its pause may be over.
+        last = first.elected(cx, patience, what) => return ensure_later(last?, next),
+    };
+    ensure_later(last, next)?;
+    // Nobody is left but those who resigned.
+    drop(third);
+    let again = tokio::select! {
+        again = first.elected(cx, patience, what) => again?,
+        again = second.elected(cx, patience, what) => again?,
+    };
+    ensure_later(again, last)
+}
+
+fn ensure_later(term: FencingToken, before: FencingToken) -> Verdict {
+    ensure_safe!(term > before, "term {term} after {before}");
     Ok(())
 }
 
