@@ -94,6 +94,13 @@ pub(crate) enum Subcommand {
     ///
     /// Exit code 0: no findings. 1: warnings. 78: it cannot keep locks.
     Doctor(DoctorArgs),
+    /// Measure how often a second locks can be acquired and released at this server
+    ///
+    /// It loads the server, for a minute at most. Its locks are named polylock:bench and polylock:bench:NUMBER, and all are released at the
+    /// end. Each task is a client with a connection of its own.
+    ///
+    /// Exit code 0: measured. 75: another benchmark loads this server.
+    Bench(BenchArgs),
     /// Make the tables that locks in MySQL or MariaDB need, or print their SQL
     Migrate(MigrateArgs),
     /// Print completions for a shell
@@ -301,6 +308,31 @@ pub(crate) struct DoctorArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BenchArgs {
+    /// How many clients acquire at a time, at most 64. Several numbers: one run after the other
+    #[arg(long, value_name = "NUMBER,...", value_delimiter = ',', default_value = "1,16")]
+    pub(crate) tasks: Vec<usize>,
+    /// Whether each client has a lock of its own, or all wait for one
+    #[arg(long, value_name = "WHICH", default_value = "own")]
+    pub(crate) locks: BenchLocks,
+    /// How many seconds each run takes: all together at most 60
+    #[arg(long, value_name = "SECONDS", default_value_t = 5)]
+    pub(crate) seconds: u64,
+    /// Print JSON, one object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Which locks a benchmark acquires.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum BenchLocks {
+    /// One for each client
+    Own,
+    /// One for all
+    One,
 }
 
 #[derive(Debug, Args)]

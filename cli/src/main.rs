@@ -7,6 +7,7 @@
 compile_error!("polylock-cli needs process groups and signals, which it has on Unix alone: use the library `polylock`");
 
 mod acquire;
+mod bench;
 mod break_hold;
 mod cli;
 mod command;
@@ -83,6 +84,10 @@ fn dispatch(cli: Cli) -> Result<Code, Failure> {
             on_runtime(break_hold::break_hold(&arguments, &server))
         }
         Subcommand::Doctor(arguments) => on_runtime(doctor::doctor(&arguments, &server, events::record())),
+        Subcommand::Bench(arguments) => {
+            events::install(output);
+            on_runtime(bench::bench(&arguments, &server, output))
+        }
         Subcommand::Migrate(arguments) => {
             events::install(output);
             on_runtime(migrate::migrate(&arguments, &server))

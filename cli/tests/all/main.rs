@@ -2,6 +2,7 @@
 
 #![cfg(target_os = "linux")]
 
+mod bench;
 mod children;
 mod codes;
 mod commands;

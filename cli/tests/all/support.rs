@@ -165,13 +165,16 @@ fn lines(from: impl Read + Send + 'static) -> Receiver<String> {
     lines
 }
 
-pub(crate) fn read_to(lines: &Receiver<String>, text: &str) {
+/// Reads on to a line with this text. Returns what it has read.
+pub(crate) fn read_to(lines: &Receiver<String>, text: &str) -> String {
     let mut seen = Vec::new();
     loop {
         match lines.recv_timeout(PATIENCE) {
-            Ok(line) if line.contains(text) => return,
             Ok(line) => seen.push(line),
             Err(_) => panic!("no line with {text:?}, but {seen:?}"),
+        }
+        if seen.last().is_some_and(|line| line.contains(text)) {
+            return seen.join("\n");
         }
     }
 }

@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, channel};
 
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
-use crate::support::{read_to, redis, with_signals};
+use crate::support::{Running, read_to, redis, run, with_signals};
 
 /// A session of its own whose terminal is ours, with `sh` in it.
 struct Session {
@@ -53,8 +53,9 @@ impl Session {
         }
     }
 
-    fn wait_for(&self, text: &str) {
-        read_to(&self.screen, text);
+    /// Returns what is on the screen since the last call.
+    fn wait_for(&self, text: &str) -> String {
+        read_to(&self.screen, text)
     }
 
     fn press(&mut self, keys: &str) {
@@ -151,4 +152,40 @@ async fn a_pager_after_a_pipe_reads_the_terminal() {
     session.wait_for("pager <q>");
     session.wait_for("code 0");
     assert_eq!(session.end(), Some(0));
+}
+
+#[testbed::test]
+async fn break_at_once_asks_and_only_yes_is_yes() {
+    let server = redis().await;
+    let url = server.url();
+    let holder = Running::start(&url, &["hold", "--lock", "a", "--ttl", "3s"]);
+    let line = holder.line();
+    let token = line.strip_prefix("token ").expect("its token");
+    let text = format!(
+        "for answer in no y yes; do $POLYLOCK break --lock a --token {token} --now; echo \"code $?\"; done; read line"
+    );
+    let mut session = Session::start(&url, &text);
+    let mut answer = |keys: &str, code: &str| {
+        session.press(keys);
+        let screen = session.wait_for(code);
+        assert!(
+            screen.contains("may go on beside the next one until it notices"),
+            "{screen}"
+        );
+        screen
+    };
+    for no in ["no\n", "y\n"] {
+        let screen = answer(no, "code 64");
+        assert!(screen.contains("nothing was changed"), "{screen}");
+        assert_eq!(run(&url, &["status", "--lock", "a"]).code, Some(0), "it is still held");
+    }
+    let screen = answer("yes\n", "code 0");
+    assert!(
+        screen.contains("the lock is free; its former holder may act"),
+        "{screen}"
+    );
+    session.press("\n");
+    assert_eq!(session.end(), Some(0));
+    holder.wait_for_message("was lost");
+    assert_eq!(holder.end().code, Some(76));
 }
