@@ -390,6 +390,7 @@ async fn divide(heartbeat: HeartbeatKind) -> Divided {
     // Shorter than what `within` allows: its end is waited for.
     let backend = backend_with(config.with_connect_timeout(ZooKeeperConfig::DEFAULT_CONNECT_TIMEOUT));
     let (first, request, _control) = hold_at(&backend, "a").await;
+    token_is_written(&observer(&ensemble[leader]).await, "/test/a").await;
     let believed = believed_until(request.lease());
     let cut = Instant::now();
     ensemble.isolate(leader);

@@ -207,6 +207,22 @@ pub(crate) async fn children_until(client: &Client, path: &str, check: impl Fn(&
     .await
 }
 
+/// Waits until the only holder has written its token into its node: after that, a hold writes nothing.
+pub(crate) async fn token_is_written(client: &Client, directory: &str) {
+    let children = client.list_children(directory).await.unwrap();
+    let path = format!("{directory}/{}", children[0]);
+    within(async {
+        loop {
+            let (data, _, watcher) = client.get_and_watch_data(&path).await.unwrap();
+            if String::from_utf8_lossy(&data).contains("token=") {
+                return;
+            }
+            watcher.changed().await;
+        }
+    })
+    .await;
+}
+
 /// Starts to wait, and returns when the server has so many nodes for the lock.
 pub(crate) async fn start_waiting(
     backend: &ZooKeeperBackend,
