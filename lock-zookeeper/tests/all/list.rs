@@ -85,6 +85,32 @@ async fn a_page_of_many_directories_without_a_queue_is_short() {
     assert_eq!((names, pages), (BTreeSet::from(["z".to_owned()]), 2));
 }
 
+/// Figures, for a quiet machine: `cargo test --release -p lock-zookeeper --test zookeeper -- --ignored --nocapture hundred_thousand`
+#[testbed::test]
+#[ignore = "it is for figures"]
+async fn a_hundred_thousand_names_in_pages() {
+    const NAMES: usize = 100_000;
+    let (server, root) = (own_server().await, fresh_root());
+    let (one, client) = (backend(&server, &root), observer(&server).await);
+    let (_held, _request, _control) = hold(&one, "z").await;
+    let options = CreateMode::Persistent.with_acls(Acls::anyone_all());
+    for first in (0..NAMES).step_by(1000) {
+        let making = (first..first + 1000).map(|number| {
+            let (client, options, directory) = (&client, &options, format!("{root}/orders%2F{number}"));
+            async move {
+                client.create(&directory, b"", options).await.unwrap();
+                let entry = format!("{directory}/lock-0000000001");
+                client.create(&entry, b"", options).await.unwrap();
+            }
+        });
+        futures_util::future::join_all(making).await;
+    }
+    let start = tokio::time::Instant::now();
+    let (names, pages) = listed(&one, "orders/", 1000).await;
+    println!("{} names in {pages} pages of 1000: {:?}", names.len(), start.elapsed());
+    assert_eq!(names.len(), NAMES);
+}
+
 /// A label, a mode and a time for each, in the order of the queue.
 #[testbed::test]
 async fn waiters_are_shown_in_order() {
