@@ -16,6 +16,8 @@ pub struct Case {
     pub topic: &'static str,
     /// What it does to the server.
     pub server: ServerUse,
+    /// The [id](lock_core::Guarantee::id) of the guarantee that a backend keeps only if it passes this case.
+    pub guarantee: Option<&'static str>,
     pub(crate) body: Body,
 }
 

@@ -21,6 +21,7 @@ mod exclusion;
 mod expiry;
 mod extend;
 mod following;
+mod guarantees;
 mod keeping;
 mod list;
 mod loss;
@@ -53,7 +54,8 @@ mod upgrade;
 mod waiting;
 
 /// The one list of cases: the registry and the tests are both made from it. Each line is its layer, what it does to
-/// the server, and the function. `Modes` is the raw layer, of a case that says in which modes it asks.
+/// the server, and the function. `Modes` is the raw layer, of a case that says in which modes it asks. `proves` names the guarantee
+/// that a backend keeps only if it passes the case.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __for_each_case {
@@ -83,7 +85,7 @@ macro_rules! __for_each_case {
             Raw Shared waiting::a_waiter_that_gives_up_is_passed_over;
             Raw Shared waiting::a_request_given_up_ends_soon;
             Raw Shared waiting::the_terms_of_the_grant_count;
-            Subject Shared waiting::waiters_are_served_in_order;
+            Subject Shared waiting::waiters_are_served_in_order proves "fifo";
             Raw Shared expiry::a_silent_clients_hold_ends;
             Raw Shared expiry::belief_counts_from_before_the_request;
             Raw Shared belief::belief_counts_from_before_the_effect;
@@ -96,7 +98,7 @@ macro_rules! __for_each_case {
             Subject Shared expiry::a_killed_process_frees_its_lock;
             Raw Shared dead_clients::a_client_that_dies_in_a_request_costs_no_name;
             Subject Shared dead_clients::processes_killed_in_a_request_cost_no_name;
-            Subject Shared expiry::a_fixed_lease_ends_by_itself;
+            Subject Shared expiry::a_fixed_lease_ends_by_itself proves "fixed-lease";
             Subject Shared expiry::a_fixed_lease_is_released_early;
             Subject Shared renewal::a_held_lock_is_renewed;
             Raw Shared renewal::a_renewal_keeps_the_hold;
@@ -107,7 +109,7 @@ macro_rules! __for_each_case {
             Subject Shared renewal::a_slow_line_loses_no_hold;
             Subject Shared renewal::no_renewal_outlives_the_release;
             Raw Shared renewal::a_renewal_after_the_release_does_nothing;
-            Subject Shared extend::an_extend_holds_for_longer;
+            Subject Shared extend::an_extend_holds_for_longer proves "extend";
             Subject Shared extend::renewals_do_not_undo_an_extend;
             Subject Shared extend::an_extend_is_not_passed_on;
             Raw Shared extend::a_shorter_renewal_changes_nothing;
@@ -153,7 +155,7 @@ macro_rules! __for_each_case {
             Modes Shared any_floor::a_raised_readers_token_is_remembered;
             Raw Shared any_floor::without_it_a_raise_is_unsupported;
             Subject Own tokens::tokens_grow_over_a_restart;
-            Subject Own tokens::tokens_grow_over_a_loss_of_data;
+            Subject Own tokens::tokens_grow_over_a_loss_of_data proves "durable-tokens";
             Subject Shared cancel::an_acquire_is_dropped_after_every_poll;
             Subject Shared cancel::a_try_is_dropped_after_every_poll;
             Subject Shared cancel::a_wait_is_dropped_after_every_poll;
@@ -211,7 +213,7 @@ macro_rules! __for_each_case {
             Subject Shared reentry::another_key_waits;
             Subject Shared reentry::contradicting_options_are_refused;
             Subject Shared reentry::a_lost_hold_is_not_shared;
-            Subject Shared minimum::a_minimum_hold_outlasts_its_guard;
+            Subject Shared minimum::a_minimum_hold_outlasts_its_guard proves "minimum-hold";
             Subject Shared minimum::waiters_wait_out_a_minimum_hold;
             Subject Shared minimum::a_release_answers_before_its_minimum;
             Subject Shared minimum::a_minimum_that_is_over_keeps_nothing;
@@ -221,7 +223,7 @@ macro_rules! __for_each_case {
             Subject Shared maximum::a_release_comes_before_the_maximum;
             Subject Shared maximum::a_term_that_lasts_too_long_is_lost;
             Subject Shared maximum::leaders_that_hang_take_turns;
-            Modes Shared readers::readers_hold_together;
+            Modes Shared readers::readers_hold_together proves "shared";
             Modes Shared readers::a_writer_is_alone;
             Modes Shared readers::a_reader_is_refused_beside_a_writer;
             Modes Shared readers::an_exclusive_lock_is_the_write_side;
@@ -243,11 +245,11 @@ macro_rules! __for_each_case {
             Modes Shared readers_expiry::renewing_one_reader_prolongs_no_other;
             Modes Shared readers_expiry::a_renewed_reader_stays;
             Modes Shared readers_expiry::an_expired_reader_stays_expired;
-            Modes Shared downgrade::nobody_writes_during_a_downgrade;
+            Modes Shared downgrade::nobody_writes_during_a_downgrade proves "downgrade";
             Modes Shared downgrade::a_downgrade_admits_waiting_readers;
             Modes Shared downgrade::a_lost_hold_is_not_downgraded;
             Modes Shared upgrade::upgradable_is_alone_of_its_kind;
-            Modes Shared upgrade::an_upgrade_waits_for_readers_and_passes_writers;
+            Modes Shared upgrade::an_upgrade_waits_for_readers_and_passes_writers proves "upgradable";
             Modes Shared upgrade::an_upgrade_without_readers_is_granted;
             Modes Shared upgrade::a_failed_upgrade_keeps_the_read;
             Modes Shared upgrade::an_upgrade_that_was_granted_is_given_back;
@@ -259,7 +261,7 @@ macro_rules! __for_each_case {
             Subject Shared multi::all_or_none;
             Subject Shared multi::a_refused_try_leaves_nothing;
             Subject Shared multi::opposite_orders_end;
-            Modes Shared permits::never_more_than_the_limit;
+            Modes Shared permits::never_more_than_the_limit proves "permits";
             Modes Shared permits::several_permits_or_none;
             Modes Shared permits::permits_exclude_other_modes;
             Modes Shared permits::a_limit_binds_who_states_it;
@@ -284,7 +286,7 @@ macro_rules! __for_each_case {
             Subject Shared names::an_empty_name_is_refused;
             Subject Shared names::a_name_of_513_bytes_is_refused;
             Subject Shared errors::a_ttl_of_zero_is_refused;
-            Subject Shared errors::a_ttl_too_short_is_refused;
+            Subject Shared errors::a_ttl_too_short_is_refused proves "ttl";
             Subject Shared errors::a_ttl_too_long_is_refused;
             Subject Shared errors::no_server_is_unavailable;
             Raw Shared errors::connecting_says_whether_there_is_a_server;
@@ -323,6 +325,9 @@ macro_rules! __for_each_case {
             Raw Shared revoke_beside::a_revoke_beside_a_release_leaves_the_next_alone;
             Raw Shared revoke_beside::a_hold_that_was_passed_on_is_revoked_by_any_of_its_tokens;
             Modes Shared revoke_beside::a_reader_is_revoked_alone;
+            Raw Own guarantees::a_hold_survives_a_crash_of_the_server proves "server-crash";
+            Raw Shared guarantees::a_hold_survives_a_broken_connection proves "connection-loss";
+            Raw Shared guarantees::a_hold_is_not_evicted_by_other_names proves "no-eviction";
             Subject Shared elections::a_killed_leader_is_followed;
             Subject Shared elections::a_dropped_leader_is_followed;
             Subject Shared elections::whoever_resigns_lets_another_lead;
@@ -342,12 +347,13 @@ macro_rules! __for_each_case {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __registry {
-    ([] $($layer:ident $server:ident $topic:ident :: $case:ident;)+) => {
+    ([] $($layer:ident $server:ident $topic:ident :: $case:ident $(proves $guarantee:literal)?;)+) => {
         static CASES: &[Case] = &[$(
             Case {
                 name: stringify!($case),
                 topic: stringify!($topic),
                 server: ServerUse::$server,
+                guarantee: proved(&[$($guarantee)?]),
                 body: Body::$layer(|cx| Box::pin($topic::$case(cx))),
             }
         ),+];
@@ -355,6 +361,14 @@ macro_rules! __registry {
 }
 
 __for_each_case!(__registry []);
+
+/// The id that a line may name.
+const fn proved(guarantee: &'static [&'static str]) -> Option<&'static str> {
+    match guarantee {
+        [] => None,
+        [guarantee, ..] => Some(*guarantee),
+    }
+}
 
 /// Every case of the suite.
 pub fn all() -> &'static [Case] {

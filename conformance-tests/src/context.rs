@@ -36,7 +36,7 @@ pub(crate) struct RawCx {
 }
 
 /// Looks at the server this often while it waits for something to happen there.
-const LOOK_AGAIN: Duration = Duration::from_millis(10);
+pub(crate) const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 impl Cx {
     pub(crate) fn new(harness: Arc<dyn Harness>, namespace: String, test: String) -> Self {

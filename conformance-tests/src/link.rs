@@ -58,7 +58,7 @@ impl fmt::Display for Broken {
 impl std::error::Error for Broken {}
 
 /// A connection's age: it has ended when connections were broken since.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Connection(u64);
 
 impl Link {

@@ -10,7 +10,7 @@ use lock_core::backend::{
     AcquireRequest, Attempt, Capabilities, Change, DistributedLock, Hold, HolderId, Lease, ListFrom, ListPage,
     LockStatus, ReleaseOptions, ReleaseOutcome, Renewal, Revoke, Revoked,
 };
-use lock_core::{Error, ErrorKind, FencingToken, LockName, Result};
+use lock_core::{Error, ErrorKind, FencingToken, Guarantee, LockName, Result, Verdict};
 use tokio::task::yield_now;
 
 use crate::link::{Broken, Connection, Direction, Link};
@@ -103,6 +103,10 @@ fn lost(broken: Broken) -> Error {
 impl DistributedLock for Linked {
     fn capabilities(&self) -> Capabilities {
         self.backend.capabilities()
+    }
+
+    fn keeps(&self, guarantee: Guarantee) -> Verdict {
+        self.backend.keeps(guarantee)
     }
 
     async fn connect(&self) -> Result<()> {

@@ -47,7 +47,7 @@ macro_rules! conformance {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __tests {
-    ([$harness:ty] $($layer:ident $server:ident $topic:ident :: $case:ident;)+) => {
+    ([$harness:ty] $($layer:ident $server:ident $topic:ident :: $case:ident $(proves $guarantee:literal)?;)+) => {
         $(
             #[test]
             fn $case() {
@@ -60,7 +60,7 @@ macro_rules! __tests {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __subject_tests {
-    ([$harness:ty] $($layer:ident $server:ident $topic:ident :: $case:ident;)+) => {
+    ([$harness:ty] $($layer:ident $server:ident $topic:ident :: $case:ident $(proves $guarantee:literal)?;)+) => {
         $($crate::__subject_test!([$harness] $layer $case);)+
     };
 }
@@ -81,7 +81,7 @@ macro_rules! __subject_test {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __one_permit_tests {
-    ([$harness:ty] $($layer:ident $server:ident $topic:ident :: $case:ident;)+) => {
+    ([$harness:ty] $($layer:ident $server:ident $topic:ident :: $case:ident $(proves $guarantee:literal)?;)+) => {
         $($crate::__one_permit_test!([$harness] $layer $case);)+
     };
 }

@@ -44,6 +44,20 @@ macro_rules! __for_each_mutant {
             mutant_expired_hold_extended ExpiredHoldExtended an_expired_hold_stays_expired;
             /// The token counter is in memory only: a restart hands out the same tokens again.
             mutant_counter_lost_at_restart CounterLostAtRestart tokens_grow_over_a_restart;
+            /// Tokens are counted without a clock, and the backend declares that they outlast the server's data.
+            mutant_tokens_without_a_clock TokensWithoutAClock tokens_grow_over_a_loss_of_data;
+            /// The server cuts an extend to the TTL of the hold, though it is declared.
+            mutant_extend_is_cut ExtendIsCut an_extend_holds_for_longer;
+            /// A fixed lease is renewed, as where a session renews all holds, though it is declared.
+            mutant_fixed_lease_is_renewed FixedLeaseIsRenewed a_fixed_lease_ends_by_itself;
+            /// A TTL that is too short is taken, and a longer one kept.
+            mutant_short_ttl_is_taken ShortTtlIsTaken a_ttl_too_short_is_refused;
+            /// Holds are in memory only, and the backend says that they survive a crash.
+            mutant_holds_lost_at_restart HoldsLostAtRestart a_hold_survives_a_crash_of_the_server;
+            /// A hold ends with its connection, and the backend says that it survives it.
+            mutant_hold_ends_with_its_connection HoldEndsWithItsConnection a_hold_survives_a_broken_connection;
+            /// The server keeps a few names, as a cache does, and the backend says that it evicts none.
+            mutant_oldest_name_is_evicted OldestNameIsEvicted a_hold_is_not_evicted_by_other_names;
             /// The token counter is deleted with the hold (dlock 0.2): every hold has token 1.
             mutant_counter_deleted_with_the_hold CounterDeletedWithTheHold tokens_grow_over_a_release;
             /// The token is taken when a request first asks, not when it is granted.

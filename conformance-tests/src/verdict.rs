@@ -3,8 +3,8 @@
 use std::fmt;
 use std::panic::Location;
 
-use lock_core::Error;
 use lock_core::backend::Capabilities;
+use lock_core::{Error, Guarantee};
 
 /// What a case answers.
 pub type Verdict = Result<(), Stop>;
@@ -38,6 +38,8 @@ pub struct Failure {
 pub enum Skip {
     /// The backend does not declare it, and, where an option asks for it, has refused the option.
     Undeclared(Capability),
+    /// The backend does not say that the server [keeps](lock_core::backend::DistributedLock::keeps) this.
+    NotKept(Guarantee),
     /// The server lives in one process: [`Harness::address`](crate::Harness::address) has no address to give.
     OneProcess,
     /// This system cannot pause a process.
@@ -199,6 +201,7 @@ impl fmt::Display for Skip {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Undeclared(capability) => write!(f, "the backend does not declare {capability:?}"),
+            Self::NotKept(guarantee) => write!(f, "the server does not keep {guarantee}"),
             Self::OneProcess => f.write_str("its locks live in one process"),
             Self::NoSignals => f.write_str("this system cannot pause a process"),
             Self::OneAtATime => f.write_str("it acquires one lock at a time"),

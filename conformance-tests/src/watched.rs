@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use lock_core::backend::{AcquireRequest, Attempt, Capabilities, Change, DistributedLock, HolderId, LockStatus};
-use lock_core::{LockName, Result};
+use lock_core::{Guarantee, LockName, Result, Verdict};
 
 /// Remembers which requests it was asked for, and which of them were abandoned.
 #[derive(Debug)]
@@ -51,6 +51,10 @@ impl Watched {
 impl DistributedLock for Watched {
     fn capabilities(&self) -> Capabilities {
         self.backend.capabilities()
+    }
+
+    fn keeps(&self, guarantee: Guarantee) -> Verdict {
+        self.backend.keeps(guarantee)
     }
 
     async fn connect(&self) -> Result<()> {

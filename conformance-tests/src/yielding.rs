@@ -9,7 +9,7 @@ use lock_core::backend::{
     AcquireRequest, Attempt, Capabilities, Change, DistributedLock, Hold, Lease, ListFrom, ListPage, LockStatus,
     ReleaseOptions, ReleaseOutcome, Renewal, Revoke, Revoked,
 };
-use lock_core::{FencingToken, LockName};
+use lock_core::{FencingToken, Guarantee, LockName, Verdict};
 use tokio::task::yield_now;
 
 /// Yields before and after every call of a backend, so that a caller can be dropped when nothing has happened yet,
@@ -38,6 +38,10 @@ async fn giving_way<T>(call: impl Future<Output = T>) -> T {
 impl DistributedLock for Yielding {
     fn capabilities(&self) -> Capabilities {
         self.0.capabilities()
+    }
+
+    fn keeps(&self, guarantee: Guarantee) -> Verdict {
+        self.0.keeps(guarantee)
     }
 
     async fn connect(&self) -> Result<()> {

@@ -8,7 +8,7 @@ use lock_core::backend::{
     AcquireRequest, Attempt, Capabilities, DistributedLock, Hold, Lease, ListFrom, ListPage, LockStatus,
     ReleaseOptions, ReleaseOutcome, Renewal, Revoke, Revoked, rules,
 };
-use lock_core::{FencingToken, LockName, Result};
+use lock_core::{FencingToken, Guarantee, LockName, Result, Verdict};
 
 use crate::clock;
 use crate::names::lock_number;
@@ -63,6 +63,10 @@ impl ObservedHold {
 impl DistributedLock for Observed {
     fn capabilities(&self) -> Capabilities {
         self.backend.capabilities()
+    }
+
+    fn keeps(&self, guarantee: Guarantee) -> Verdict {
+        self.backend.keeps(guarantee)
     }
 
     async fn connect(&self) -> Result<()> {

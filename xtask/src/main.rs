@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 mod beside;
+mod guarantees;
 mod release;
 mod servers;
 mod test;
@@ -37,6 +38,8 @@ enum Subcommands {
         #[arg(default_value = beside::BEFORE_MODES)]
         commit: String,
     },
+    /// Starts the servers of the test bed, asks polylock what they keep, and writes it into docs/guarantees.md and README.md
+    Guarantees,
     /// Builds all crates from their packages and their documentation as docs.rs does, and prints the commands that publish them. It
     /// publishes nothing
     Release,
@@ -59,6 +62,7 @@ fn main() -> ExitCode {
     let done = match Arguments::parse().command {
         Subcommands::Servers { install } => servers::run(install),
         Subcommands::Beside { commit } => beside::run(&commit),
+        Subcommands::Guarantees => guarantees::run(),
         Subcommands::Release => release::run(),
         Subcommands::Test { install, offline, all } => test::run(test::Options { install, offline, all }),
     };

@@ -10,7 +10,7 @@ use lock_core::backend::{
     AcquireRequest, Attempt, Busy, Capabilities, Change, DistributedLock, Hold, HolderId, Lease, ListFrom, ListPage,
     LockStatus, Mode, ReleaseOptions, ReleaseOutcome, Renewal, Revoke, Revoked, SentAt,
 };
-use lock_core::{Error, ErrorKind, FencingToken, LockName, Result};
+use lock_core::{Error, ErrorKind, FencingToken, Guarantee, LockName, Result, Verdict};
 use tokio::time::{sleep, timeout};
 
 use super::client::Client;
@@ -154,6 +154,7 @@ impl ReferenceBackend {
             };
             let (label, expires_in) = match self.ask_once(request, &ask).await {
                 Ok((Reply::Granted(token), sent)) => {
+                    self.client.note_held(&ask.name);
                     let armed = request.lease().arm(sent, ask.ttl)?;
                     let hold = ReferenceHold {
                         client: self.client.clone(),
@@ -228,6 +229,13 @@ impl DistributedLock for ReferenceBackend {
         declared.pass &= !self.has(Mutant::PassUndeclared);
         declared.minimum_hold &= !self.has(Mutant::MinimumNotRefused);
         declared
+    }
+
+    fn keeps(&self, guarantee: Guarantee) -> Verdict {
+        match guarantee {
+            Guarantee::ServerCrash | Guarantee::ConnectionLoss | Guarantee::NoEviction => Verdict::Yes,
+            _ => Verdict::unknown("there is one server, and no clock but its own", "use another one"),
+        }
     }
 
     async fn connect(&self) -> Result<()> {
@@ -310,7 +318,10 @@ impl Hold for ReferenceHold {
 
     async fn renew(&self, ttl: Duration) -> Result<Renewal> {
         let ask = Request {
-            ttl,
+            ttl: match self.client.has(Mutant::ExtendIsCut) {
+                true => ttl.min(self.ask.ttl),
+                false => ttl,
+            },
             ..self.ask.clone()
         };
         let sent = SentAt::now();

@@ -24,6 +24,15 @@ pub(super) struct Client {
     mutant: Option<Mutant>,
     /// When it last found no connection; only the one that fails without asking looks at it.
     failed: Arc<Mutex<Option<Instant>>>,
+    /// Only the one whose holds end with their connection looks at it.
+    held: Arc<Mutex<Held>>,
+}
+
+/// What a client holds, and the connection over which it was granted the first of it.
+#[derive(Debug, Default)]
+struct Held {
+    over: Option<Connection>,
+    names: Vec<String>,
 }
 
 impl Client {
@@ -33,6 +42,7 @@ impl Client {
             link,
             mutant,
             failed: Arc::default(),
+            held: Arc::default(),
         }
     }
 
@@ -50,13 +60,34 @@ impl Client {
         if self.has(Mutant::FailsWithoutAsking) && failed.is_some_and(|failed| failed.elapsed() < BACK_OFF) {
             return Err(Error::new(ErrorKind::Unavailable, "no connection a moment ago").not_executed());
         }
-        connected(&self.link).map_err(|error| {
+        let connection = connected(&self.link).map_err(|error| {
             *failed = Some(Instant::now());
             match self.has(Mutant::RefusalIsUnknown) {
                 true => Error::new(error.kind(), error.to_string()),
                 false => error,
             }
-        })
+        })?;
+        if self.has(Mutant::HoldEndsWithItsConnection) {
+            self.end_what_was_held_before(connection);
+        }
+        Ok(connection)
+    }
+
+    /// For the mutant whose holds end with their connection.
+    pub(super) fn note_held(&self, name: &str) {
+        if let Ok(connection) = connected(&self.link) {
+            let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+            held.over.get_or_insert(connection);
+            held.names.push(name.to_owned());
+        }
+    }
+
+    fn end_what_was_held_before(&self, connection: Connection) {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        if held.over.is_some_and(|over| over != connection) {
+            let before = std::mem::take(&mut *held);
+            before.names.iter().for_each(|name| self.server.take_away(name));
+        }
     }
 
     /// One question over this connection, and its answer.

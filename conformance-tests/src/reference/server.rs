@@ -66,6 +66,9 @@ impl ReferenceServer {
         if state.dead.contains(&request.holder) {
             return Err(Error::new(ErrorKind::Unexpected, "this holder id is dead"));
         }
+        if self.has(Mutant::OldestNameIsEvicted) {
+            state.evict_oldest();
+        }
         let entry = state.names.entry(self.key(&request.name)).or_default();
         if self.has(Mutant::TokenOfTheFirstAsking) {
             let next = entry.last_token + 1;
@@ -359,6 +362,9 @@ impl ReferenceServer {
         let mut state = self.lock();
         if data == Data::Lost {
             *state = State::default();
+        }
+        if self.has(Mutant::HoldsLostAtRestart) {
+            state.names.values_mut().for_each(|entry| entry.holds.clear());
         }
         if self.has(Mutant::CounterLostAtRestart) {
             state.names.values_mut().for_each(|entry| entry.last_token = 0);

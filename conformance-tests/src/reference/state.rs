@@ -18,6 +18,20 @@ pub(super) struct State {
     pub(super) dead: HashSet<HolderId>,
 }
 
+impl State {
+    /// Ends the hold of the oldest name that is held, if there are more names than the mutant's server keeps.
+    pub(super) fn evict_oldest(&mut self) {
+        const KEPT: usize = 50;
+        if self.names.len() > KEPT
+            && let Some(oldest) = (self.names.values_mut())
+                .filter(|entry| !entry.holds.is_empty())
+                .min_by_key(|entry| entry.last_token)
+        {
+            oldest.holds.clear();
+        }
+    }
+}
+
 #[derive(Default)]
 pub(super) struct Entry {
     pub(super) holds: Vec<Hold>,
@@ -188,7 +202,9 @@ impl Entry {
             (Some(Mutant::TokenOfTheFirstAsking), _) => {
                 self.asked_tokens.get(&request.holder).copied().unwrap_or_default()
             }
-            (Some(Mutant::CounterLostAtRestart), _) => (self.last_token + 1).max(floor + 1),
+            (Some(Mutant::CounterLostAtRestart | Mutant::TokensWithoutAClock), _) => {
+                (self.last_token + 1).max(floor + 1)
+            }
             (Some(Mutant::CounterDeletedWithTheHold), _) => 1.max(floor + 1),
             (Some(Mutant::FloorIgnored), _) => (self.last_token + 1).max(clock),
             (Some(Mutant::ReadersShareAToken), Some(reader)) => reader.token.as_u64(),

@@ -116,6 +116,14 @@ impl MutantSubject {
                 ask.fixed = true;
                 whole.acquire(&ask).await
             }
+            (Mutant::FixedLeaseIsRenewed, _) => {
+                ask.fixed = false;
+                whole.acquire(&ask).await
+            }
+            (Mutant::ShortTtlIsTaken, _) => {
+                ask.ttl = ask.ttl.max(self.backend.capabilities().shortest_ttl);
+                whole.acquire(&ask).await
+            }
             (Mutant::OrphanAfterCancel, _) => {
                 let acquiring = tokio::spawn(async move {
                     let guard = whole.acquire(&ask).await;

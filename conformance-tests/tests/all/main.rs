@@ -14,6 +14,7 @@ use harness::redis_replicas::ReplicasHarness;
 use harness::redis_sentinel::SentinelHarness;
 use harness::zookeeper::{LeastAcl, OverTls as ZooKeeperOverTls, Standalone, Standalone39, Three, ZooKeeperHarness};
 
+mod guarantees;
 mod harness;
 mod mutants;
 

@@ -289,4 +289,43 @@ mod tests {
             assert!(cells.iter().any(|known| known == cell), "there is no cell {cell}");
         }
     }
+    /// The guarantee that a cell shows, by its id. With several faults, nobody knows which one it survived.
+    fn proves(config: &RunConfig) -> Option<&'static str> {
+        let [fault] = config.nemesis[..] else { return None };
+        if !config.promises_exclusion() {
+            return None;
+        }
+        Some(match fault {
+            Fault::ServerKill => "server-crash",
+            Fault::Failover
+            | Fault::MasterKill
+            | Fault::MasterStop
+            | Fault::StaleReplica
+            | Fault::PlannedFailover
+            | Fault::LeaderKill
+            | Fault::MinorityKill => "failover",
+            Fault::SplitBrain | Fault::LeaderCut | Fault::NodeCut => "partition",
+            Fault::Clock => "clock-step",
+            Fault::Reset | Fault::ReplyLoss | Fault::ClientKill => "connection-loss",
+            Fault::MemoryFull => "no-eviction",
+            _ => return None,
+        })
+    }
+
+    /// A "yes" on the page is shown by a cell whose fault is of that kind, and in which no overlap is allowed.
+    #[test]
+    fn the_cells_that_the_page_of_the_guarantees_names_show_them() {
+        let page = include_str!("../../../docs/guarantees.md");
+        let cells = cells(false);
+        let mut named = 0;
+        for row in page.lines().filter(|line| line.contains("| the torture cell `")) {
+            let mut words = row.split('`').skip(1).step_by(2);
+            let (id, name) = (words.next().expect("an id"), words.next().expect("a cell"));
+            let cell = cells.iter().find(|cell| cell.name == name);
+            let cell = cell.unwrap_or_else(|| panic!("there is no cell {name}"));
+            assert_eq!(proves(&cell.config), Some(id), "{row}");
+            named += 1;
+        }
+        assert!(named > 5, "{named}");
+    }
 }

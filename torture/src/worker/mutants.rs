@@ -11,7 +11,7 @@ use lock_core::backend::{
     AcquireRequest, Attempt, Capabilities, DistributedLock, Hold, HolderId, Lease, LockStatus, Mode, ReleaseOptions,
     ReleaseOutcome, Renewal, SentAt,
 };
-use lock_core::{Error, ErrorKind, FencingToken, LockName, Result};
+use lock_core::{Error, ErrorKind, FencingToken, Guarantee, LockName, Result, Verdict};
 use lock_redis::redis::{self, Cmd, FromRedisValue};
 
 use crate::mutant::Mutant;
@@ -70,6 +70,10 @@ pub(crate) fn with_mutant(
 impl DistributedLock for MutantBackend {
     fn capabilities(&self) -> Capabilities {
         self.backend.capabilities()
+    }
+
+    fn keeps(&self, guarantee: Guarantee) -> Verdict {
+        self.backend.keeps(guarantee)
     }
 
     async fn connect(&self) -> Result<()> {
