@@ -308,7 +308,8 @@ pub trait Hold: Debug + Send + Sync + 'static {
 
     /// Has the server count this hold's token as at least `token`: every later grant of the name gets a larger one. A
     /// [pass](Self::pass) goes on from the hold's own token. Other holds of a shared name, and what [`token`](Self::token) returns, stay as they are. Idempotent; one request. A backend that can
-    /// do this declares [`Capabilities::any_floor`].
+    /// do this declares [`Capabilities::any_floor`]. Where the status shows the token, those who
+    /// [follow](DistributedLock::follow) the name hear of a token that was raised.
     ///
     /// # Errors
     /// [`ErrorKind::Unsupported`] by default. [`ErrorKind::Lost`] if the hold has ended: then nothing was raised. Otherwise if the

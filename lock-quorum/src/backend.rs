@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use lock_core::backend::{AcquireRequest, Attempt, Capabilities, DistributedLock, LockStatus};
+use lock_core::backend::{AcquireRequest, Attempt, Capabilities, Change, DistributedLock, LockStatus};
 use lock_core::{Error, ErrorKind, Guarantee, LockName, Result, Verdict};
 
 use crate::acquire::acquire;
@@ -105,6 +105,7 @@ fn capabilities(nodes: &[Node], config: &QuorumConfig) -> Capabilities {
     capabilities.minimum_hold = all(|node| node.minimum_hold);
     capabilities.ordered = all(|node| node.ordered);
     capabilities.durable_tokens = all(|node| node.durable_tokens);
+    capabilities.follow = all(|node| node.follow);
     capabilities.shared = all(|node| node.shared);
     capabilities.permits = u32::from(all(|node| node.permits > 0));
     capabilities.shortest_ttl = shortest.unwrap_or(capabilities.shortest_ttl);
@@ -157,6 +158,11 @@ impl DistributedLock for QuorumBackend {
     async fn status(&self, name: &LockName) -> Result<LockStatus> {
         let status = status::status(&self.client, name).await;
         status.map_err(|error| error.with_name(name))
+    }
+
+    async fn follow(&self, name: &LockName) -> Result<(LockStatus, Change)> {
+        let followed = status::follow(&self.client, name).await;
+        followed.map_err(|error| error.with_name(name))
     }
 }
 

@@ -245,6 +245,7 @@ impl<'a> Round<'a> {
         let mut options = RequestOptions::new(request.name().clone(), asked_terms)
             .mode(request.mode())
             .fixed(request.is_fixed())
+            .shows_token(request.shows_token())
             .waits(ask != Ask::Once);
         if let Some(floor) = request.token_floor() {
             options = options.token_above(floor);

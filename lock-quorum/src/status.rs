@@ -3,15 +3,17 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use futures_util::StreamExt;
+use futures_util::future::{BoxFuture, select_all};
 use futures_util::stream::FuturesUnordered;
-use lock_core::backend::{HolderStatus, LockStatus};
+use futures_util::{FutureExt, StreamExt};
+use lock_core::backend::{Change, HolderStatus, LockStatus};
 use lock_core::{FencingToken, LockName, Result};
 use tokio::time::sleep;
 
 use crate::client::Client;
 use crate::error::NodeErrors;
 use crate::label;
+use crate::node::Node;
 use crate::rules::{self, Token};
 
 /// How long to wait for the rest of the nodes when a majority has answered.
@@ -20,10 +22,30 @@ const PATIENCE: Duration = Duration::from_millis(500);
 const SUSPICION: Duration = Duration::from_secs(5);
 
 pub(crate) async fn status(client: &Client, name: &LockName) -> Result<LockStatus> {
+    let answers = ask(client, |node| Box::pin(node.backend.status(name))).await?;
+    Ok(combined(&answers, client.nodes.len()))
+}
+
+/// The same, and what completes when a node that answered reports a change. A later holder's majority has one of these nodes, and
+/// each of its votes is reported or was seen.
+pub(crate) async fn follow(client: &Client, name: &LockName) -> Result<(LockStatus, Change)> {
+    let answers = ask(client, |node| Box::pin(node.backend.follow(name))).await?;
+    let (answers, changes): (Vec<LockStatus>, Vec<Change>) = answers.into_iter().unzip();
+    let happens = async move {
+        let happening = changes
+            .into_iter()
+            .map(|mut change| Box::pin(async move { change.happened().await }));
+        select_all(happening).await;
+    };
+    Ok((combined(&answers, client.nodes.len()), Change::new(happens)))
+}
+
+/// What the nodes answer: a majority of them at least.
+async fn ask<'a, T>(client: &'a Client, question: impl Fn(&'a Node) -> BoxFuture<'a, Result<T>>) -> Result<Vec<T>> {
     let nodes = client.nodes.len();
     let mut open: Vec<usize> = (0..nodes).collect();
     let mut asked: FuturesUnordered<_> = (0..nodes)
-        .map(|node| async move { (node, client.nodes[node].backend.status(name).await) })
+        .map(|node| question(&client.nodes[node]).map(move |answer| (node, answer)))
         .collect();
     let mut answers = Vec::new();
     let mut errors = NodeErrors::default();
@@ -48,9 +70,9 @@ pub(crate) async fn status(client: &Client, name: &LockName) -> Result<LockStatu
         open.retain(|waiting| *waiting != node);
         let own = &client.nodes[node];
         match answer {
-            Ok(status) => {
+            Ok(answer) => {
                 own.has_answered();
-                answers.push(status);
+                answers.push(answer);
             }
             Err(error) => {
                 if error.is_retryable() {
@@ -67,7 +89,7 @@ pub(crate) async fn status(client: &Client, name: &LockName) -> Result<LockStatu
         );
         return Err(errors.into_error(message));
     }
-    Ok(combined(&answers, nodes))
+    Ok(answers)
 }
 
 /// What tells a holder from all others, at all nodes.

@@ -90,7 +90,7 @@ impl Leader {
 /// Follows the leaders of an election; made by [`Election::observe`].
 ///
 /// It learns at once when a candidate of the same [`Election`] is elected, and of others if the server reports changes
-/// ([`Capabilities::follow`](crate::backend::Capabilities::follow): memory, Redis and ZooKeeper). It also asks the server every
+/// ([`Capabilities::follow`](crate::backend::Capabilities::follow): memory, Redis, ZooKeeper, and quorums of these). It also asks the server every
 /// third of the TTL, or up to a quarter of that earlier. A term of another candidate that begins and ends between two requests is not
 /// seen.
 ///

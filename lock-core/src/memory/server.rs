@@ -151,6 +151,7 @@ impl MemoryServer {
         };
         hold.token = hold.token.max(token);
         state.last_token = state.last_token.max(token.as_u64());
+        state.followers.tell(name);
         Ok(())
     }
 

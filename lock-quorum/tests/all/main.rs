@@ -2,6 +2,7 @@
 
 mod acquiring;
 mod contention;
+mod following;
 mod holding;
 mod members;
 mod releasing;

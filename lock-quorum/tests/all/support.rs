@@ -7,7 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use conformance_tests::{Link, Linked};
 use lock_core::backend::{
-    AcquireRequest, Attempt, Capabilities, DistributedLock, Hold, LockStatus, ReleaseOptions, ReleaseOutcome, Renewal,
+    AcquireRequest, Attempt, Capabilities, Change, DistributedLock, Hold, LockStatus, ReleaseOptions, ReleaseOutcome,
+    Renewal,
 };
 use lock_core::{FencingToken, Guarantee, LockName, Locker, MemoryBackend, Result, Verdict};
 use lock_quorum::QuorumBackend;
@@ -26,6 +27,8 @@ pub(crate) struct Counts {
     pub(crate) acquires: AtomicUsize,
     pub(crate) raises: AtomicUsize,
     pub(crate) ends: AtomicUsize,
+    /// Acquires whose token the status is to show.
+    pub(crate) shown: AtomicUsize,
 }
 
 /// One client of all servers, with a link to each.
@@ -163,6 +166,9 @@ impl DistributedLock for Counted {
 
     async fn acquire(&self, request: &AcquireRequest) -> Result<Attempt> {
         Counts::add(&self.counts.acquires);
+        if request.shows_token() {
+            Counts::add(&self.counts.shown);
+        }
         Ok(match self.linked.acquire(request).await? {
             Attempt::Granted(hold, armed) => {
                 let counts = self.counts.clone();
@@ -179,6 +185,10 @@ impl DistributedLock for Counted {
 
     async fn status(&self, name: &LockName) -> Result<LockStatus> {
         self.linked.status(name).await
+    }
+
+    async fn follow(&self, name: &LockName) -> Result<(LockStatus, Change)> {
+        self.linked.follow(name).await
     }
 }
 

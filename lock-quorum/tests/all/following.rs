@@ -1,0 +1,40 @@
+//! Observers of elections.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use crate::support::Servers;
+
+#[tokio::test(start_paused = true)]
+async fn an_observer_hears_of_each_leader_elsewhere_while_a_node_is_down() {
+    let servers = Servers::new(3);
+    servers.servers[1].set_available(false);
+    let (here, elsewhere) = (servers.client(), servers.client());
+    let mut seen = here.locks.election("a").observe();
+    for _ in 0..5 {
+        let seeing = tokio::spawn(async move {
+            let term = seen.changed().await.unwrap().term();
+            (seen, term)
+        });
+        sleep(Duration::from_secs(1)).await;
+        let term = elsewhere.locks.election("a").campaign().await.unwrap();
+        let elected = Instant::now();
+        let (observer, seen_term) = seeing.await.unwrap();
+        assert_eq!(seen_term, term.token());
+        assert!(elected.elapsed() < Duration::from_secs(1), "told, and not asked");
+        term.resign().await.unwrap();
+        seen = observer;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_nodes_are_to_show_the_token_of_a_leader_and_no_other() {
+    let servers = Servers::new(3);
+    let client = servers.client();
+    let _guard = client.locks.lock("a").acquire().await.unwrap();
+    assert_eq!(servers.counts.shown.load(Ordering::SeqCst), 0);
+    let _term = client.locks.election("b").campaign().await.unwrap();
+    assert_eq!(servers.counts.shown.load(Ordering::SeqCst), 3);
+}
