@@ -36,6 +36,8 @@ pub(crate) struct Waiter {
 
 /// How long to wait before a request without an answer is repeated.
 const SOON_AGAIN: Duration = Duration::from_millis(2);
+/// More than the part of its ttl by which a lease ends before the server's.
+const LONGEST_MARGIN: u32 = 6;
 /// What every request calls itself at first.
 const ASKER: &str = "the asker";
 
@@ -337,6 +339,16 @@ impl Grant {
             }
         };
         cx.soon("a release to be answered", releasing).await
+    }
+
+    /// Renews a hold of this ttl, which was asked for at `asked`. On a busy machine its lease, which is shorter by a margin, may be
+    /// over by the time of the answer.
+    pub(crate) async fn renew_live(&self, asked: Instant, ttl: Duration) -> Verdict {
+        let renewed = self.renew(ttl).await;
+        if asked.elapsed() < ttl - ttl / LONGEST_MARGIN {
+            ensure!(renewed?, "a renewal of a live hold said that it was lost");
+        }
+        Ok(())
     }
 
     /// Renews, and whether it was still ours.
