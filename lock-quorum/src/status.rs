@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::future::{BoxFuture, select_all};
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
-use lock_core::backend::{Change, HolderStatus, LockStatus};
+use lock_core::backend::{Change, HolderStatus, LockStatus, WaiterStatus};
 use lock_core::{FencingToken, LockName, Result};
 use tokio::time::sleep;
 
@@ -116,12 +116,20 @@ fn combined(answers: &[LockStatus], nodes: usize) -> LockStatus {
         .map(|votes| holder(votes, nodes))
         .collect();
     holders.sort_by_key(|holder| holder.token);
-    let status = LockStatus::held_by(holders);
-    // Whoever waits, waits at one node.
-    match answers.iter().filter_map(|status| status.waiting).max() {
-        Some(waiting) => status.with_waiting(waiting),
-        None => status,
-    }
+    let mut status = LockStatus::held_by(holders);
+    // Whoever waits, waits at one node: the anchor as a rule.
+    let longest = answers.iter().max_by_key(|answer| answer.waiting);
+    status.waiting = longest.and_then(|answer| answer.waiting);
+    let waiters = longest.and_then(|answer| answer.waiters.as_ref());
+    status.waiters = waiters.map(|waiters| waiters.iter().map(waiter).collect());
+    status
+}
+
+/// The waiter whose vote waits at a node: without its mark.
+fn waiter(vote: &WaiterStatus) -> WaiterStatus {
+    let mut waiter = vote.clone();
+    waiter.label = vote.label.as_ref().and_then(|label| label::split(label).0);
+    waiter
 }
 
 /// Each holder at a node. Of two votes for a hold, one that is given back is the shorter one.
@@ -199,6 +207,20 @@ mod tests {
         assert_eq!(holder.token, FencingToken::new(8));
         assert_eq!(holder.expires_in, Some(Duration::from_secs(15)));
         assert_eq!((holder.label.as_deref(), status.waiting), (Some("a"), Some(1)));
+    }
+
+    #[test]
+    fn the_longest_queue_of_a_node_is_shown_without_marks() {
+        let labelled = |label: &str| WaiterStatus::new().with_label(label);
+        let queue = |labels: &[&str]| held("a", 7, 20).with_waiters(labels.iter().map(|label| labelled(label)));
+        let status = combined(&[queue(&[]), queue(&["b #00000001", "c"]), queue(&["d"])], 3);
+        assert_eq!(
+            (status.waiting, status.waiters),
+            (Some(2), Some(vec![labelled("b"), labelled("c")]))
+        );
+        // Its node knows only how many they are.
+        let status = combined(&[held("a", 7, 20), held("a", 7, 20)], 3);
+        assert_eq!((status.waiting, status.waiters), (Some(1), None));
     }
 
     /// Not every server shows the token of each holder.
