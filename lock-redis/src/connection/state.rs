@@ -64,12 +64,14 @@ impl Shared {
     }
 
     pub(super) fn unreached(&self) -> Error {
-        let what = format!("Redis at {} was not reached in time", self.dialer);
         match self.state.borrow().last_error.clone() {
-            // It says what to do.
-            Some(cause) => Error::new(ErrorKind::Unavailable, what).with_source(cause),
+            // It says which server, and what to do.
+            Some(cause) => Error::new(ErrorKind::Unavailable, "there was no connection in time").with_source(cause),
             None => {
-                let what = format!("{what}: check that it runs and that the address is right");
+                let what = format!(
+                    "Redis at {} was not reached in time: check that it runs and that the address is right",
+                    self.dialer
+                );
                 Error::new(ErrorKind::Unavailable, what)
             }
         }
