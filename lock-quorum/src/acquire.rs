@@ -241,9 +241,13 @@ fn decide(round: &mut Round<'_>) -> Result<Decision> {
 /// A majority has voted.
 fn token_decision(round: &mut Round<'_>, token: Token) -> Decision {
     match token {
-        Token::Decided(token) => match round.renew_short_votes() {
-            true => Decision::Wait(round.next_look()),
-            false => Decision::Grant(token),
+        Token::Decided(token) => match round.raises_above(token) {
+            Some(higher) => {
+                round.raise(higher);
+                Decision::Wait(round.next_look())
+            }
+            None if round.renew_short_votes() => Decision::Wait(round.next_look()),
+            None => Decision::Grant(token),
         },
         Token::Raise(token) => match round.stragglers() {
             // An answer that is on its way may decide it.

@@ -66,6 +66,8 @@ struct Asked {
     terms: HoldTerms,
     /// A change of a vote that was granted, under way.
     change: Option<BoxFuture<'static, Result<Change>>>,
+    /// What its node may have raised the vote to. Its answer is not there yet.
+    raised_to: Option<FencingToken>,
 }
 
 enum Answered {
@@ -263,6 +265,7 @@ impl<'a> Round<'a> {
                 at: Instant::now(),
                 answer: None,
                 change: None,
+                raised_to: None,
                 terms: now,
             });
         }

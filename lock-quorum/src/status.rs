@@ -8,7 +8,7 @@ use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use lock_core::backend::{Change, HolderStatus, LockStatus, WaiterStatus};
 use lock_core::{FencingToken, LockName, Result};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use crate::client::Client;
 use crate::error::NodeErrors;
@@ -27,15 +27,21 @@ pub(crate) async fn status(client: &Client, name: &LockName) -> Result<LockStatu
 }
 
 /// The same, and what completes when a node that answered reports a change. A later holder's majority has one of these nodes, and
-/// each of its votes is reported or was seen.
+/// each of its votes is reported or was seen. If a node did not answer, the vote that decides may be there: so it completes after a
+/// while, too.
 pub(crate) async fn follow(client: &Client, name: &LockName) -> Result<(LockStatus, Change)> {
     let answers = ask(client, |node| Box::pin(node.backend.follow(name))).await?;
+    let is_complete = answers.len() == client.nodes.len();
     let (answers, changes): (Vec<LockStatus>, Vec<Change>) = answers.into_iter().unzip();
     let happens = async move {
         let happening = changes
             .into_iter()
             .map(|mut change| Box::pin(async move { change.happened().await }));
-        select_all(happening).await;
+        let reported = select_all(happening);
+        match is_complete {
+            true => _ = reported.await,
+            false => _ = timeout(SUSPICION, reported).await,
+        }
     };
     Ok((combined(&answers, client.nodes.len()), Change::new(happens)))
 }

@@ -51,7 +51,7 @@ impl Round<'_> {
             } else if let Some(change) = &mut asked.change
                 && let Poll::Ready(changed) = change.as_mut().poll(context)
             {
-                asked.change = None;
+                (asked.change, asked.raised_to) = (None, None);
                 self.changed(node, changed);
                 is_ready = Poll::Ready(());
             }

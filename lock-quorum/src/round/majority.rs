@@ -65,6 +65,7 @@ impl Round<'_> {
             let renews = is_slow && !self.client.nodes[asked.vote.node].capabilities.session_renewal;
             let changes = asked.is_granted() && asked.change.is_none() && (is_lower || renews);
             if let Some(hold) = asked.vote.hold().filter(|_| changes) {
+                asked.raised_to = is_lower.then_some(token);
                 asked.change = Some(Box::pin(async move {
                     let raising = async {
                         match is_lower {
@@ -91,6 +92,13 @@ impl Round<'_> {
                 }));
             }
         }
+    }
+
+    /// The token to which a vote is being raised, if it is larger than `token`. Its node may store it by now, so a lower one is no
+    /// longer the hold's: a status would show the larger one.
+    pub(crate) fn raises_above(&self, token: FencingToken) -> Option<FencingToken> {
+        let raised = self.asked.iter().flatten().filter_map(|asked| asked.raised_to);
+        raised.filter(|raised| *raised > token).max()
     }
 
     /// Renews votes of which too little is left, because the anchor was waited for. Returns whether one is being renewed.

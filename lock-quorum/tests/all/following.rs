@@ -3,7 +3,9 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep};
+use lock_core::LockName;
+use lock_core::backend::DistributedLock;
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::Servers;
 
@@ -37,4 +39,22 @@ async fn the_nodes_are_to_show_the_token_of_a_leader_and_no_other() {
     assert_eq!(servers.counts.shown.load(Ordering::SeqCst), 0);
     let _term = client.locks.election("b").campaign().await.unwrap();
     assert_eq!(servers.counts.shown.load(Ordering::SeqCst), 3);
+}
+
+/// The vote that decides may be at a node that was not asked: one that is believed to be silent for five seconds.
+#[tokio::test(start_paused = true)]
+async fn an_observer_asks_again_while_a_node_does_not_answer() {
+    let servers = Servers::new(3);
+    let (here, elsewhere) = (servers.client(), servers.client());
+    let term = elsewhere.locks.election("a").campaign().await.unwrap();
+    servers.servers[1].set_available(false);
+    let (status, mut change) = here.backend.follow(&LockName::new("a").unwrap()).await.unwrap();
+    assert_eq!(status.holders[0].token, Some(term.token()));
+    let again = timeout(Duration::from_secs(6), change.happened());
+    again.await.expect("it is time to ask again");
+    servers.servers[1].set_available(true);
+    sleep(Duration::from_secs(6)).await;
+    let (_, mut change) = here.backend.follow(&LockName::new("a").unwrap()).await.unwrap();
+    let reported = timeout(Duration::from_secs(60), change.happened());
+    assert!(reported.await.is_err(), "all nodes answered, and nothing changes");
 }

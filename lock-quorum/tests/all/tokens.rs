@@ -116,3 +116,19 @@ async fn the_status_shows_the_guards_token() {
         assert_eq!(status.holders[0].token, Some(guard.token()), "down: {down:?}");
     }
 }
+
+/// The reply to the raise is under way when the third answer comes, whose token lies between the others.
+#[tokio::test(start_paused = true)]
+async fn the_status_shows_the_guards_token_after_a_raise_that_was_not_needed() {
+    let servers = apart();
+    let client = servers.client();
+    client.locks.lock("b").acquire().await.unwrap().release().await.unwrap();
+    servers.until_free("b").await;
+    client.links[0].hold_replies_after(1);
+    client.links[1].delay(Duration::from_millis(20));
+    let guard = client.locks.lock("a").acquire().await.unwrap();
+    let status = servers.client().locks.status("a").await.unwrap();
+    assert_eq!(status.holders[0].token, Some(guard.token()));
+    let [_, raises, _] = servers.counts.take();
+    assert!(raises > 0);
+}
