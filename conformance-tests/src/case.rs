@@ -4,6 +4,7 @@ use std::pin::Pin;
 
 use crate::context::{Cx, RawCx};
 use crate::harness::ServerUse;
+use crate::rules;
 use crate::verdict::Verdict;
 
 /// One case of the suite.
@@ -19,6 +20,13 @@ pub struct Case {
     /// The [id](lock_core::Guarantee::id) of the guarantee that a backend keeps only if it passes this case.
     pub guarantee: Option<&'static str>,
     pub(crate) body: Body,
+}
+
+impl Case {
+    /// The sentence of `lock-core`'s docs that it checks.
+    pub fn rule(&self) -> &'static str {
+        rules::of(self.topic)
+    }
 }
 
 /// A case as a function.

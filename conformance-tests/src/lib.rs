@@ -98,6 +98,13 @@
 //! A lock library that is no backend writes an adapter, a [`Harness`] alone, and `conformance!(subject other,
 //! OtherHarness);`.
 //!
+//! `cargo test mine::` runs all cases, `cargo test mine::renewal` those with this in their names, and `cargo test mine:: -- --list`
+//! lists them. A failure says where it was found, what was seen, and the sentence of the contract that it breaks.
+//!
+//! With `POLYLOCK_CONFORMANCE_REPORT=FOLDER` in the environment, the results of all cases are written to `report.html` and
+//! `report.json` there, so that you can show them. Empty the folder before: results of earlier runs stay in it.
+//! [A workflow for GitHub](https://github.com/polylock/polylock/blob/main/docs/conformance.yml) does that.
+//!
 //! # What passes, and what is skipped
 //! What a backend [declares](lock_core::backend::Capabilities) must pass. What it does not declare must be refused, and then
 //! the case is skipped. Only what [`Capability`] lists may be missing, and [several locks at
@@ -185,9 +192,11 @@ mod parent;
 mod proxy;
 mod raw;
 pub mod reference;
+mod rules;
 mod run;
 mod sending;
 mod subject;
+mod summary;
 mod verdict;
 mod watched;
 mod write_side;

@@ -16,6 +16,7 @@ use crate::context::{Cx, RawCx};
 use crate::harness::{BackendHarness, Harness, NoServer, ServerUse};
 use crate::raw::permits;
 use crate::sending::SendingDelay;
+use crate::summary;
 use crate::verdict::{Capability, Failure, Skip, Stop, Verdict};
 
 /// How a case ended.
@@ -52,7 +53,7 @@ pub fn test<H: BackendHarness>(module: &str, case: &'static str) {
     let (test, case) = (test_path(module, case), cases::named(case));
     if let Some(harness) = start::<H>(&test, case.server) {
         let outcome = execute(case, Arc::new(harness), &test);
-        report(&test, &outcome);
+        report(&test, case, &outcome);
     }
 }
 
@@ -70,7 +71,7 @@ pub fn subject_test<H: Harness>(module: &str, case: &'static str) {
         let outcome = guarded(paused, move || async move {
             body(&Cx::new(harness, namespace(), path)).await
         });
-        report(&test, &outcome);
+        report(&test, case, &outcome);
     }
 }
 
@@ -86,7 +87,7 @@ pub fn one_permit_test<H: BackendHarness>(module: &str, case: &'static str) {
     };
     if let Some(harness) = start::<H>(&test, case.server) {
         let outcome = one_permit(case, body, Arc::new(harness), &test);
-        report(&test, &outcome);
+        report(&test, case, &outcome);
     }
 }
 
@@ -175,11 +176,12 @@ fn start<H: Harness>(test: &str, server: ServerUse) -> Option<H> {
     }
 }
 
-fn report(test: &str, outcome: &Outcome) {
+fn report(test: &str, case: &Case, outcome: &Outcome) {
+    summary::note(test, case, outcome);
     match outcome {
         Outcome::Passed => {}
         Outcome::Skipped(skip) => say_skipped(test, &skip.to_string()),
-        failed => panic!("{test}: {failed}"),
+        failed => panic!("{test}: {failed}\nThe rule: {}", case.rule()),
     }
 }
 

@@ -17,6 +17,7 @@ use harness::zookeeper::{LeastAcl, OverTls as ZooKeeperOverTls, Standalone, Stan
 mod guarantees;
 mod harness;
 mod mutants;
+mod rules;
 
 conformance!(memory, MemoryHarness);
 conformance!(one_permit memory_permit, MemoryHarness);
