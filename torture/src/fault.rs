@@ -86,7 +86,7 @@ const REPLICATED: &[Backend] = &[Backend::RedisSentinel, Backend::RedisCluster];
 const ROW_AND_REPLICATED: &[Backend] = &[Backend::MysqlRow, Backend::RedisSentinel, Backend::RedisCluster];
 const MYSQL: &[Backend] = &[Backend::MysqlRow, Backend::MysqlLease];
 /// Those whose holds are rows or keys that expire by the server's wall clock.
-const LEASES: &[Backend] = &[Backend::Redis, Backend::MysqlLease];
+const BY_CLOCKS: &[Backend] = &[Backend::Redis, Backend::MysqlLease, Backend::Quorum3, Backend::Quorum5];
 
 const EVERYWHERE: Facts = Facts {
     only: None,
@@ -171,9 +171,10 @@ faults! {
         ..EVERYWHERE
     };
     /// The server's wall clock, or that of one node of a quorum, jumps forward, and back later.
-    Clock: Facts { effects: &[ClockAhead], outside_model_of: LEASES, ..CLOCK };
+    // A hold of a quorum may have the votes of a bare majority, one of which ends early.
+    Clock: Facts { effects: &[ClockAhead], outside_model_of: BY_CLOCKS, ..CLOCK };
     /// The server's wall clock goes back for a while.
-    ClockBack: Facts { effects: &[ClockBehind], outside_model_of: LEASES, ..CLOCK };
+    ClockBack: Facts { effects: &[ClockBehind], outside_model_of: BY_CLOCKS, ..CLOCK };
     /// The server's wall clock goes back, and stays there.
     // This makes holds longer, which breaks nobody's belief.
     ClockBackForGood: Facts { effects: &[ClockBehindForGood], ..CLOCK };

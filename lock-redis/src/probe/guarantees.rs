@@ -52,7 +52,7 @@ pub(super) fn keeps(guarantee: Guarantee, facts: &Facts, setup: Setup) -> Verdic
         Guarantee::Partition => acknowledged(facts, setup).unwrap_or_else(|| cut_off(facts, setup)),
         Guarantee::ClockStep => Verdict::no(
             "it counts a TTL by its wall clock",
-            "keep its clock by slewing and leave this guarantee out, or use MySQL row locks or a quorum",
+            "keep its clock by slewing and leave this guarantee out, or use MySQL row locks",
         ),
         Guarantee::ConnectionLoss => Verdict::Yes,
         Guarantee::NoEviction => match (evicts(facts), &facts.policy) {

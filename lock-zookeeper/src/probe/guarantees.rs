@@ -25,7 +25,7 @@ fn by(guarantee: Guarantee, is_ensemble: bool, heartbeat: HeartbeatKind) -> Verd
         },
         Guarantee::ClockStep => Verdict::unknown(
             "no test sets the clock of a ZooKeeper, whose sessions count by a monotonic one",
-            "use MySQL row locks or a quorum",
+            "use MySQL row locks",
         ),
         _ => Verdict::unknown("this version of the backend does not know it", "update polylock"),
     }

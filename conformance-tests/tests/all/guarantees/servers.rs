@@ -111,11 +111,7 @@ pub(super) static SERVERS: &[Server] = &[
     Server {
         title: "Quorum of three Redis",
         suite: "quorum_redis",
-        cells: &[
-            ("failover", "quorum3/minority-kill"),
-            ("partition", "quorum3/node-cut"),
-            ("clock-step", "quorum3/clock"),
-        ],
+        cells: &[("failover", "quorum3/minority-kill"), ("partition", "quorum3/node-cut")],
         ask: || {
             Box::pin(by_harness::<
                 QuorumHarness<RedisHarness<Own>, RedisHarness<Second>, RedisHarness<Third>>,
