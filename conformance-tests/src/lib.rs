@@ -101,8 +101,8 @@
 //! `cargo test mine::` runs all cases, `cargo test mine::renewal` those with this in their names, and `cargo test mine:: -- --list`
 //! lists them. A failure says where it was found, what was seen, and the sentence of the contract that it breaks.
 //!
-//! With `POLYLOCK_CONFORMANCE_REPORT=FOLDER` in the environment, the results of all cases are written to `report.html` and
-//! `report.json` there, so that you can show them. Empty the folder before: results of earlier runs stay in it.
+//! With `POLYLOCK_CONFORMANCE_REPORT=FOLDER` in the environment, the results of the cases that ran are written to `report.html` and
+//! `report.json` there. A case for which there was no server is not in them. Empty the folder before: results of earlier runs stay in it.
 //! [A workflow for GitHub](https://github.com/polylock/polylock/blob/main/docs/conformance.yml) does that.
 //!
 //! # What passes, and what is skipped

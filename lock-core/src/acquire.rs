@@ -205,7 +205,7 @@ impl<F: Future<Output = StopReason>> Acquire<'_, F> {
             answer = &mut receiver => return answer.map_err(|_| self.shared.shut_down()),
             stop = &mut self.stopped => stop,
         };
-        // As long as it is in the line, the line knows what was learned of the name.
+        // The line forgets what the server last said when its last waiter leaves. So this one stays until it has read that.
         let _in_line = (!is_active(Mutant::LeavesBeforeTheLastWord)).then_some(receiver);
         match stop {
             StopReason::Closing => Err(self.shared.shut_down()),

@@ -163,9 +163,9 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     /// after which to ask again, and keeps its queue entry, if it has one.
     ///
     /// Core polls it to its end even if the caller has left: then [`AcquireRequest::given_up`] completes, and the acquire
-    /// ends soon, with any result; but to a request that does not wait, [`Busy`] always means that the server answered so. Core may call it
-    /// again with the same request after an error or [`Busy`], or after another runtime took over. If the holder id has the
-    /// name already, it returns the same grant and arms the full TTL (or, where the session renews, the time for which the
+    /// ends soon, with any result. For a request that does not wait, return [`Busy`] only if the server answered so. Core may
+    /// call it again with the same request after an error or [`Busy`], or after another runtime took over. If the holder id has
+    /// the name already, it returns the same grant and arms the full TTL (or, where the session renews, the time for which the
     /// session is known to live).
     ///
     /// # Errors
@@ -307,7 +307,8 @@ pub trait Hold: Debug + Send + Sync + 'static {
     }
 
     /// Has the server count this hold's token as at least `token`: every later grant of the name gets a larger one. A
-    /// [pass](Self::pass) goes on from the hold's own token. Other holds of a shared name, and what [`token`](Self::token) returns, stay as they are. Idempotent; one request. A backend that can
+    /// [pass](Self::pass) goes on from the hold's own token. Other holds of a shared name, and what [`token`](Self::token)
+    /// returns, stay as they are. Idempotent; one request. A backend that can
     /// do this declares [`Capabilities::any_floor`]. Where the status shows the token, those who
     /// [follow](DistributedLock::follow) the name hear of a token that was raised.
     ///

@@ -38,7 +38,7 @@ pub(super) enum LeaderState<H> {
     Refused(Option<Arc<str>>),
     /// Holding, with this label. Weak, since the hold has the turn.
     Holding(Weak<H>, Option<Arc<str>>),
-    /// Giving it back: the name is about to be free. Since when the server has not answered.
+    /// Giving it back: the name is about to be free. It has the moment since which the server has not answered.
     Releasing(Instant),
 }
 

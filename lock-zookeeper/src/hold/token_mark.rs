@@ -26,8 +26,8 @@ impl TokenMark {
         }
     }
 
-    /// Writes it, unless the holder has written its node since: then it has shown the token by that. False if the outcome is unknown. May be
-    /// dropped: a later write of the holder's process overwrites it, and it overwrites none.
+    /// Writes it. Does nothing if the holder's process has written the node since, as that write has the token, too. False if the outcome is
+    /// unknown. May be dropped: it overwrites no later write of the holder's process.
     pub(crate) async fn write(&self, client: &Client, path: &str) -> bool {
         match client.set_data(path, &self.data, Some(self.version)).await {
             Ok(_) | Err(DriverError::BadVersion | DriverError::NoNode) => true,
