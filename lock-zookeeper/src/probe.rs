@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use lock_core::{Error, ErrorKind};
-use lock_identify::{first_answer, is_tls, speaks_tls, wants_tls, wrong_server};
+use lock_kit::identify::{first_answer, is_tls, speaks_tls, wants_tls, wrong_server};
 
 use crate::config::{ZooKeeperConfig, host_and_port};
 

@@ -8,7 +8,7 @@ use crate::test::root;
 /// The published crates, each behind those that it depends on.
 pub(crate) const ORDER: [&str; 10] = [
     "lock-core",
-    "lock-identify",
+    "lock-kit",
     "lock-tls",
     "lock-redis",
     "lock-mysql",

@@ -3,7 +3,7 @@
 use std::num::ParseIntError;
 
 use lock_core::Result;
-use lock_identify::{PasswordParameters, unknown_parameter};
+use lock_kit::url::{PasswordParameters, unknown_parameter};
 use lock_tls::TlsParameters;
 use sqlx::ConnectOptions;
 use sqlx::mysql::{MySqlConnectOptions, MySqlSslMode};

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use lock_core::backend::AcquireRequest;
 use lock_core::{Error, ErrorKind, Result};
-use lock_identify::wrong_server;
+use lock_kit::identify::wrong_server;
 use tokio::sync::OnceCell;
 use tokio::time::{Instant, timeout};
 

@@ -10,7 +10,7 @@
 use std::future::pending;
 use std::time::Duration;
 
-use lock_identify::first_answer;
+use lock_kit::identify::first_answer;
 use tokio::time::sleep;
 
 /// How long the server may be silent on the second connection.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lock_core::{CredentialSource, Result};
-use lock_identify::two_passwords;
+use lock_kit::url::two_passwords;
 
 use super::RedisConfig;
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lock_core::Result;
-use lock_identify::{PasswordParameters, unknown_parameter};
+use lock_kit::url::{PasswordParameters, unknown_parameter};
 #[cfg(feature = "tls")]
 use lock_tls::TlsParameters;
 use redis::IntoConnectionInfo;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use lock_core::{Error, Guarantee, Result, Verdict};
-use lock_identify::{first_answer, is_tls, speaks_tls, wants_tls, wrong_server};
+use lock_kit::identify::{first_answer, is_tls, speaks_tls, wants_tls, wrong_server};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, ConnectionAddr, PushInfo, PushKind, RedisError, Value, cmd};
 use tokio::sync::Notify;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lock_core::{Error, ErrorKind};
-use lock_identify::{first_answer, without_tls, wrong_server};
+use lock_kit::identify::{first_answer, without_tls, wrong_server};
 use lock_tls::Tls;
 use redis::aio::MultiplexedConnection;
 use redis::io::tcp::{TcpSettings, socket2::SockRef};
@@ -115,7 +115,7 @@ async fn plain_answer(host: &str, port: u16) -> Option<Error> {
     let answer = first_answer(host, port, Duration::ZERO, IDENTIFY_LIMIT).await.ok()?;
     match answer.first()? {
         b'+' | b'-' => Some(without_tls("Redis", &format_args!("{host}:{port}"))),
-        _ if lock_identify::is_tls(&answer) => None,
+        _ if lock_kit::identify::is_tls(&answer) => None,
         _ => Some(wrong_server("Redis", &format_args!("{host}:{port}"), &answer)),
     }
 }

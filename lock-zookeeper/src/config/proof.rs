@@ -1,7 +1,7 @@
 //! What a connection proves.
 
 use lock_core::{CredentialSource, Credentials, Result};
-use lock_identify::two_passwords;
+use lock_kit::url::two_passwords;
 
 use super::{ZooKeeperConfig, misconfigured, rotation, sasl};
 

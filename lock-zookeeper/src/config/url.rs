@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lock_core::Result;
-use lock_identify::{PasswordParameters, unknown_parameter};
+use lock_kit::url::{PasswordParameters, unknown_parameter};
 use percent_encoding::percent_decode_str;
 
 #[cfg(not(feature = "tls"))]

@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use lock_core::{Error, ErrorKind};
-use lock_identify::{first_answer, is_tls, without_tls, wrong_server};
+use lock_kit::identify::{first_answer, is_tls, without_tls, wrong_server};
 use lock_tls::{Tls, is_no_tls};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;

@@ -63,7 +63,7 @@ const FEATURES: [&str; 10] = [
 pub(crate) const PUBLISHED: [&str; 10] = [
     "polylock",
     "lock-core",
-    "lock-identify",
+    "lock-kit",
     "lock-tls",
     "lock-redis",
     "lock-mysql",

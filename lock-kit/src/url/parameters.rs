@@ -11,7 +11,7 @@ const ALIKE: f64 = 0.7;
 ///
 /// # Examples
 /// ```
-/// # use lock_identify::unknown_parameter;
+/// # use lock_kit::url::unknown_parameter;
 /// let error = unknown_parameter("Redis", "replica", "replica=1", &["prefix", "replicas"], "write & as %26");
 /// let message = "the URL of Redis has an unknown parameter `replica`, did you mean `replicas`? \
 ///                Allowed are prefix, replicas; write & as %26";

@@ -1,34 +1,23 @@
-//! What the URLs of all backends have in common, and the names of what is wrong with them: the server that answers where another
-//! kind was expected, the parameter that a URL may not have, and where the password is.
+//! The error that names the server which answers where another kind was expected.
 //!
 //! A backend that cannot talk with its server reads the [first answer](first_answer) at the address, and makes its error with
-//! [`wrong_server`]. This is a crate of its own, since `lock-core` names no backend and backends do not depend on each other.
+//! [`wrong_server`].
 //!
 //! # Examples
 //! ```
-//! # use lock_identify::wrong_server;
+//! # use lock_kit::identify::wrong_server;
 //! let error = wrong_server("Redis", &"cache:6379", b"HTTP/1.1 400 Bad Request");
 //! let message = "expected Redis at cache:6379, but an HTTP server answers there: check host and port";
 //! assert_eq!(error.to_string(), message);
 //! ```
 
-#![forbid(unsafe_code)]
-#![deny(missing_docs)]
-
 use std::fmt::Display;
 use std::io;
 use std::time::Duration;
 
+use lock_core::{Error, ErrorKind};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
-
-use lock_core::{Error, ErrorKind};
-
-pub use credentials::{PasswordParameters, two_passwords};
-pub use parameters::unknown_parameter;
-
-mod credentials;
-mod parameters;
 
 /// A command of ZooKeeper's, which servers that read lines answer as well.
 const COMMAND: &[u8] = b"srvr";

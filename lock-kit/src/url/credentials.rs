@@ -7,7 +7,7 @@ use lock_core::{CredentialSource, Error, ErrorKind, Result};
 /// # Examples
 /// ```
 /// # use lock_core::CredentialSource;
-/// # use lock_identify::PasswordParameters;
+/// # use lock_kit::url::PasswordParameters;
 /// let mut parameters = PasswordParameters::default();
 /// assert!(parameters.read("password_file", "/run/secrets/redis")?);
 /// assert!(!parameters.read("prefix", "shop")?);

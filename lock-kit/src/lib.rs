@@ -1,0 +1,15 @@
+//! What every backend of polylock on a server does: a crate for those who write backends.
+//!
+//! [`lock_core`] has the contract and the policy, and a backend the protocol of its server. This crate has the mechanisms that
+//! backends share, since backends do not depend on each other:
+//!
+//! - [`url`]: parameters of URLs, and their errors;
+//! - [`identify`]: the error that names a server of another kind.
+//!
+//! TLS is a crate of its own, `lock-tls`: a user meets its types, and a backend without TLS compiles none of it.
+
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
+
+pub mod identify;
+pub mod url;
