@@ -3,6 +3,7 @@
 //! [`lock_core`] has the contract and the policy, and a backend the protocol of its server. This crate has the mechanisms that
 //! backends share, since backends do not depend on each other:
 //!
+//! - [`claims`]: acquires that were never answered, which the server may execute after their end;
 //! - [`url`]: parameters of URLs, and their errors;
 //! - [`identify`]: the error that names a server of another kind.
 //!
@@ -11,5 +12,6 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
+pub mod claims;
 pub mod identify;
 pub mod url;

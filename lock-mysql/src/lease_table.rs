@@ -11,16 +11,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use lock_core::{Error, Guarantee, LockName, Verdict};
+use lock_kit::claims::Claims;
 use parking_lot::Mutex;
 
-use self::claims::Claims;
 use self::downgrade::Downgrades;
 use self::locked_rows::LockedRows;
 use self::sleeper::Sleeper;
 use self::waits::Waits;
 use crate::clean_up::Schedule;
 use crate::config::MySqlConfig;
-use crate::connection::{ConnectionGroup, Dialer, LastAnswer, Member};
+use crate::connection::{ConnectionGroup, Dialer, LastAnswer, Member, Session};
 use crate::error::{RequestError, SqlError};
 use crate::probe;
 use crate::protocol::lease_table::LeaseStatements;
@@ -30,7 +30,6 @@ pub use self::backend::LeaseTableBackend;
 
 mod acquire;
 mod backend;
-mod claims;
 mod clean_up;
 mod downgrade;
 mod end;
@@ -50,7 +49,8 @@ struct Shared {
     /// The group of renewals and releases.
     keeping: ConnectionGroup,
     statements: Arc<LeaseStatements>,
-    claims: Claims,
+    /// Of acquires that were never answered. Their connections are ended at the server before their holder id is retired.
+    claims: Claims<Arc<Session>>,
     waits: Waits,
     locked_rows: LockedRows,
     dialer: Arc<Dialer>,
@@ -180,6 +180,13 @@ impl Shared {
 
     fn set_prepared(&self, prepared: bool) {
         self.prepared.store(prepared, Ordering::Relaxed);
+    }
+}
+
+/// A connection equals itself alone.
+impl PartialEq for Session {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self, other)
     }
 }
 

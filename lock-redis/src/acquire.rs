@@ -241,7 +241,7 @@ impl<'a> QueueEntry<'a> {
 impl Drop for QueueEntry<'_> {
     fn drop(&mut self) {
         if !self.is_confirmed {
-            self.client.claims.note_entry(self.request.holder());
+            self.client.claims.note(self.request.holder());
         }
     }
 }

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use lock_core::backend::{Change, HolderId, LockStatus};
 use lock_core::{LockName, Result};
+use lock_kit::claims::Claims;
 use redis::Value;
 
-use crate::claims::Claims;
 use crate::config::RedisConfig;
 use crate::names::Keys;
 use crate::protocol::mode::EXCLUSIVE;
@@ -25,7 +25,8 @@ pub(crate) struct Client {
     pub(crate) prefix: String,
     /// Where it is, for whoever compares.
     pub(crate) address: String,
-    pub(crate) claims: Claims,
+    /// By the generations of connections.
+    pub(crate) claims: Claims<u64>,
     pub(crate) restart_delay: Option<Duration>,
     pub(crate) renewals: Renewals,
     pub(crate) grace: Duration,
@@ -99,7 +100,7 @@ impl Client {
             End::Release(_) => (EXCLUSIVE, "".into()),
             End::Abandon(mode) => (mode, self.servers.inbox(keys)),
         };
-        let tombstone = match self.claims.may_overtake(holder, route.generation()) {
+        let tombstone = match self.claims.may_overtake(holder, &route.generation()) {
             true => "1",
             false => "",
         };
@@ -119,7 +120,7 @@ impl Client {
     pub(crate) async fn abandon(self: &Arc<Self>, keys: &Keys, holder: HolderId) -> Result<()> {
         let route = self.servers.route(keys, pending()).await?;
         // One whose acquire may come late leaves a tombstone.
-        if !self.claims.may_overtake(holder, route.generation())
+        if !self.claims.may_overtake(holder, &route.generation())
             && Renewals::end(self, route, keys, holder).await?.is_some()
         {
             self.claims.remove(holder);

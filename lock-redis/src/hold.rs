@@ -166,7 +166,7 @@ impl RedisHold {
         if let Some(replaced) = self.replaced {
             // A late acquire of the upgraded hold has to find a tombstone.
             let route = client.servers.route(&self.keys, pending()).await?;
-            if client.claims.may_overtake(replaced, route.generation()) {
+            if client.claims.may_overtake(replaced, &route.generation()) {
                 client.end(&self.keys, replaced, End::Release(None)).await?;
             }
         }

@@ -213,7 +213,6 @@ pub use redis;
 
 mod acquire;
 mod backend;
-mod claims;
 mod client;
 mod config;
 mod connection;

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use lock_core::backend::{Change, HolderId, Lease};
 use lock_core::{Error, Guarantee, Result, Verdict};
+use lock_kit::claims::InFlight;
 use tokio::time::{Instant, sleep_until};
 
-use crate::claims::InFlight;
 use crate::config::RedisConfig;
 use crate::connection::inbox::{Inbox, Waiter};
 use crate::connection::{Connection, LeaseRegistration, Reply, Session};
@@ -117,7 +117,7 @@ impl Servers {
         on: &mut Route,
         keys: &Keys,
         arguments: &protocol::AcquireArguments<'_>,
-        in_flight: &mut InFlight<'_>,
+        in_flight: &mut InFlight<'_, u64>,
     ) -> Reply {
         match &self.topology {
             Topology::One(connection) => {

@@ -2,6 +2,9 @@
 //!
 //! The callers of an acquisition and its task share a claim. A caller may go at any moment; the task stays until the
 //! node is gone, or until a hold owns it.
+//!
+//! These are not `lock_kit::claims`: what is left here is a node with the holder id in its name, which the task finds and deletes
+//! itself over any connection of its session, and which ends with the session.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};

@@ -234,7 +234,7 @@ impl Shared {
     }
 
     async fn send(&self, request: &AcquireRequest, member: &Member, job: Job) -> Result<JobDone, SqlError> {
-        let in_flight = self.claims.sending(request.holder(), member.session());
+        let in_flight = self.claims.sending(request.holder(), member.session().clone());
         request.sending();
         let limit = Some(self.config.response_timeout());
         let answer = self.run_job(&self.asking, member, job, limit).await;

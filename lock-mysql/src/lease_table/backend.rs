@@ -155,11 +155,6 @@ impl LeaseTableBackend {
     pub async fn clean_up(&self) -> Result<u64> {
         self.0.clean_up().await
     }
-
-    #[cfg(test)]
-    pub(super) fn claims(&self) -> &super::claims::Claims {
-        &self.0.claims
-    }
 }
 
 #[async_trait]
@@ -261,5 +256,29 @@ impl fmt::Debug for LeaseTableBackend {
         f.debug_struct("LeaseTableBackend")
             .field("config", &self.0.config)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lock_core::ErrorKind;
+    use lock_core::backend::request::{RequestOptions, Terms};
+
+    use super::*;
+    use crate::config::Strategy;
+
+    /// Nobody listens there.
+    #[tokio::test]
+    async fn requests_without_a_connection_leave_no_claim_and_are_undone() {
+        let config = MySqlConfig::from_url("mysql://u@127.0.0.1:1/d?connect_timeout=100ms&strategy=lease").unwrap();
+        assert_eq!(config.strategy(), Strategy::Lease);
+        let backend = LeaseTableBackend::new(config).unwrap();
+        let terms = Terms::new(Duration::from_secs(10));
+        let (request, _control) = RequestOptions::new(LockName::new("a").unwrap(), terms).start();
+        let error = backend.acquire(&request).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable);
+        assert!(error.is_not_executed());
+        assert!(!backend.0.claims.contain(request.holder()));
+        backend.abandon(&request).await.unwrap();
     }
 }

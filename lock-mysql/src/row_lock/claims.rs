@@ -1,4 +1,7 @@
 //! What the holder ids that this process has sent may have left at the server.
+//!
+//! These are not `lock_kit::claims`: a row lock is its connection, so a claim lasts as long as the hold, names one connection,
+//! and can be dropped when that connection has ended.
 
 use std::collections::HashMap;
 use std::ops::Deref;

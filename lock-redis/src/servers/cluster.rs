@@ -11,12 +11,12 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::{FusedFuture, try_join_all};
 use lock_core::{Error, ErrorKind, Guarantee, Result, Verdict};
+use lock_kit::claims::InFlight;
 use parking_lot::Mutex;
 use redis::Value;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::{Route, Scanned};
-use crate::claims::InFlight;
 use crate::config::RedisConfig;
 use crate::config::hosts::Address;
 use crate::connection::inbox::Inbox;
@@ -218,7 +218,7 @@ impl Cluster {
         on: &mut Route,
         keys: &Keys,
         arguments: &protocol::AcquireArguments<'_>,
-        in_flight: &mut InFlight<'_>,
+        in_flight: &mut InFlight<'_, u64>,
     ) -> Reply {
         let keys_of_lock = keys.all();
         let (inbox, is_heard) = match arguments.waits {
@@ -245,7 +245,7 @@ impl Cluster {
     }
 
     /// Sends a call to where its slot is, until somebody has executed it or nobody has for too long.
-    async fn call(&self, on: &mut Route, call: &Call<'_>, mut in_flight: Option<&mut InFlight<'_>>) -> Reply {
+    async fn call(&self, on: &mut Route, call: &Call<'_>, mut in_flight: Option<&mut InFlight<'_, u64>>) -> Reply {
         let mut moves_to = |generation| {
             if let Some(in_flight) = &mut in_flight {
                 in_flight.moves_to(generation);
