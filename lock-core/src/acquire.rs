@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use tracing::Instrument;
 
-use self::options::{AcquireOptions, WaitLimit};
 use self::pending::{Caller, Granted, PendingAcquire, Wakeup};
 use self::shared::Shared;
 use self::too_late::too_late;
@@ -18,6 +17,8 @@ use crate::hold::pass::Sequence;
 use crate::hold::{ActiveHold, Share};
 use crate::mutant::{Mutant, is_active};
 use crate::observe;
+use crate::options::CheckedLock;
+use crate::options::wait::WaitLimit;
 use crate::queue::last_word::{LastWord, Since};
 use crate::queue::{Admission, Entry, Sharing};
 use crate::sync::time::Instant;
@@ -26,8 +27,6 @@ use crate::time::{LeaseInstant, until};
 
 mod at_server;
 mod differing_limits;
-pub(crate) mod limits;
-pub(crate) mod options;
 pub(crate) mod pending;
 pub(crate) mod shared;
 mod too_late;
@@ -39,29 +38,29 @@ pub(crate) enum Acquired {
     Taken,
 }
 
-pub(crate) async fn acquire(shared: &Arc<Shared>, options: &AcquireOptions, wait: WaitLimit) -> Result<Acquired> {
+pub(crate) async fn acquire(shared: &Arc<Shared>, lock: &CheckedLock, wait: WaitLimit) -> Result<Acquired> {
     let acquiring = async {
         let mut timer = observe::AcquireTimer::begin();
-        let result = run(shared, options, wait).await;
+        let result = run(shared, lock, wait).await;
         let told = result.as_ref().map(|acquired| match acquired {
             Acquired::Share(share) => Some(share.hold().token()),
             Acquired::Taken => None,
         });
-        timer.ended(&options.name, told);
+        timer.ended(&lock.name, told);
         result
     };
-    let span = observe::acquire_span(&options.name, options.label.as_deref());
+    let span = observe::acquire_span(&lock.name, lock.options.label.as_deref());
     // Where it is: it is large, and a span takes what it is given.
     pin!(acquiring).instrument(span).await
 }
 
-async fn run(shared: &Arc<Shared>, options: &AcquireOptions, wait: WaitLimit) -> Result<Acquired> {
+async fn run(shared: &Arc<Shared>, lock: &CheckedLock, wait: WaitLimit) -> Result<Acquired> {
     ensure_running(&shared.keeper)?;
     let _in_flight = shared.keeper.in_flight();
     // Hears of a close from here on.
     let closing = shared.closing.notified();
     shared.check_open()?;
-    let limit = options.time_limit(wait);
+    let limit = wait.time_limit(lock.limits.operation_timeout);
     let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
     let stopped = async {
         tokio::select! {
@@ -73,7 +72,7 @@ async fn run(shared: &Arc<Shared>, options: &AcquireOptions, wait: WaitLimit) ->
     tokio::pin!(stopped);
     let mut acquire = Acquire {
         shared,
-        options,
+        lock,
         wait,
         deadline,
         news: 0,
@@ -82,10 +81,10 @@ async fn run(shared: &Arc<Shared>, options: &AcquireOptions, wait: WaitLimit) ->
     let wakeup = acquire.enter().await?;
     shared.check_open()?;
     let mut pending = match wakeup {
-        Wakeup::Turn(turn) => PendingAcquire::start((&shared.backend, &shared.keeper), options, (wait, deadline), turn),
+        Wakeup::Turn(turn) => PendingAcquire::start((&shared.backend, &shared.keeper), lock, (wait, deadline), turn),
         Wakeup::Pending(pending) => *pending,
         Wakeup::Share(share) => return Ok(Acquired::Share(share)),
-        Wakeup::Busy => return acquire.taken(shared.queues.holder(&options.name, options.mode.into())),
+        Wakeup::Busy => return acquire.taken(shared.queues.holder(&lock.name, lock.options.mode.into())),
         Wakeup::Failed(error) => return Err(error),
     };
     match acquire.drive(&mut pending).await? {
@@ -101,7 +100,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 /// Whoever acquires.
 struct Acquire<'a, F> {
     shared: &'a Arc<Shared>,
-    options: &'a AcquireOptions,
+    lock: &'a CheckedLock,
     wait: WaitLimit,
     deadline: Option<Instant>,
     /// How much had been learned of the name when it came.
@@ -125,11 +124,11 @@ enum Driven {
 impl<F: Future<Output = StopReason>> Acquire<'_, F> {
     /// Enters the local queue, and waits until it is woken.
     async fn enter(&mut self) -> Result<Wakeup> {
-        let options = self.options;
+        let lock = self.lock;
         let entry = Entry {
-            name: &options.name,
-            kind: options.mode.into(),
-            key: options.reentry.as_ref(),
+            name: &lock.name,
+            kind: lock.options.mode.into(),
+            key: lock.options.reentry_key.as_ref(),
             is_patient: self.wait.is_patient(),
             deadline: self.deadline,
         };
@@ -140,16 +139,16 @@ impl<F: Future<Output = StopReason>> Acquire<'_, F> {
             |hold, sharing| {
                 let Some(hold) = hold.upgrade() else { return Ok(false) };
                 let shared = match sharing {
-                    Sharing::Reentry => hold.admit(options),
-                    Sharing::Joining => Ok(hold.join(options)),
+                    Sharing::Reentry => hold.admit(&lock.options),
+                    Sharing::Joining => Ok(hold.join(&lock.options)),
                 };
                 held.push(hold);
                 shared
             },
             || self.in_line(),
         )?;
-        if let Mode::Permits(permits) = options.mode {
-            self.shared.state_limit(&options.name, permits.of());
+        if let Mode::Permits(permits) = lock.options.mode {
+            self.shared.state_limit(&lock.name, permits.of());
         }
         match (admission, held.pop()) {
             (Admission::Turn(turn, news), _) => {
@@ -174,7 +173,7 @@ impl<F: Future<Output = StopReason>> Acquire<'_, F> {
     fn in_line(&self) -> (Caller, oneshot::Receiver<Wakeup>) {
         let (wakeup, receiver) = oneshot::channel();
         let caller = Caller {
-            options: self.options.clone(),
+            lock: self.lock.clone(),
             wait: self.wait,
             deadline: self.deadline,
             asked: LeaseInstant::now(),
@@ -189,7 +188,7 @@ impl<F: Future<Output = StopReason>> Acquire<'_, F> {
         let (backend, keeper) = (&self.shared.backend, &self.shared.keeper);
         let Granted { grant, turn, as_asked } = granted;
         let place = (turn, Sequence::first());
-        let hold = ActiveHold::new(grant, self.options.clone(), backend, Arc::downgrade(keeper), place);
+        let hold = ActiveHold::new(grant, self.lock.clone(), backend, Arc::downgrade(keeper), place);
         let share = Share::begin(hold.clone(), keeper);
         if !as_asked {
             let scheduled: Arc<dyn ScheduledHold> = hold;
@@ -210,8 +209,8 @@ impl<F: Future<Output = StopReason>> Acquire<'_, F> {
         match stop {
             StopReason::Closing => Err(self.shared.shut_down()),
             StopReason::TooLate => {
-                let kind = self.options.mode.into();
-                match self.shared.queues.last_word(&self.options.name, kind, self.since()) {
+                let kind = self.lock.options.mode.into();
+                match self.shared.queues.last_word(&self.lock.name, kind, self.since()) {
                     LastWord::Taken(_) if self.wait == WaitLimit::Once => Ok(Wakeup::Busy),
                     word => Err(self.too_late(word)),
                 }
@@ -250,7 +249,7 @@ impl<F: Future<Output = StopReason>> Acquire<'_, F> {
                     let stop = (&mut self.stopped).await;
                     let word = match pending.last_word(last_error, self.since()) {
                         LastWord::Nothing if !self.wait.was_spent_waiting() => {
-                            LastWord::Failed(error.about(&self.options.name))
+                            LastWord::Failed(error.about(&self.lock.name))
                         }
                         word => word,
                     };
@@ -284,8 +283,8 @@ impl<F: Future<Output = StopReason>> Acquire<'_, F> {
                 }
                 // Granted, and over before we got to know.
                 Err(error) if error.is_lost() => {
-                    pending.anew(self.options, (self.wait, self.deadline));
-                    last_error = Some(error.about(&self.options.name));
+                    pending.anew(self.lock, (self.wait, self.deadline));
+                    last_error = Some(error.about(&self.lock.name));
                     None
                 }
                 Err(error) => {
@@ -308,7 +307,7 @@ impl<F: Future<Output = StopReason>> Acquire<'_, F> {
     /// granted is then undone like any failed attempt.
     fn if_kept(&self, attempt: Result<Attempt>) -> Result<Attempt> {
         if let Ok(Attempt::Granted(..)) = &attempt {
-            self.shared.backend.check_required(self.options.required.as_ref())?;
+            self.shared.backend.check_required(self.lock.required.as_ref())?;
         }
         attempt
     }
@@ -321,11 +320,11 @@ impl<F: Future<Output = StopReason>> Acquire<'_, F> {
 
     /// The error, to be tried again; or, as an error, what no trying mends.
     fn failed(&self, pending: &mut PendingAcquire, error: Error) -> Result<Error> {
-        let error = error.about(&self.options.name);
+        let error = error.about(&self.lock.name);
         pending.attempt_failed(&error);
         let reached = pending.was_reached();
         if self.wait.is_patient() && reached && error.is_retryable() {
-            observe::acquire_failed(&self.options.name, &error);
+            observe::acquire_failed(&self.lock.name, &error);
             return Ok(error);
         }
         let is_everybodys = match error.kind() {
@@ -358,7 +357,7 @@ impl<F: Future<Output = StopReason>> Acquire<'_, F> {
     }
 
     fn since(&self) -> Since {
-        let limit = self.options.time_limit(self.wait);
+        let limit = self.wait.time_limit(self.lock.limits.operation_timeout);
         let half_time = self
             .deadline
             .zip(limit)
@@ -370,7 +369,7 @@ impl<F: Future<Output = StopReason>> Acquire<'_, F> {
     }
 
     fn too_late(&self, word: LastWord) -> Error {
-        too_late(self.options, self.wait, word)
+        too_late(self.lock, self.wait, word)
     }
 }
 

@@ -39,6 +39,7 @@ mod holder;
 pub(crate) mod lease;
 mod list;
 mod mode;
+pub(crate) mod options;
 pub mod request;
 mod revoke;
 pub mod rules;

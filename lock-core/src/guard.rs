@@ -6,12 +6,12 @@ use std::time::Duration;
 use crate::acquire::pending::Caller;
 use crate::backend::Mode;
 use crate::backend::lease::{Ended, HoldState};
+use crate::backend::options::LockOptions;
 use crate::background::runner::ensure_running;
 use crate::error::{Error, ErrorKind, Result};
 use crate::hold::release::release_share;
 use crate::hold::renewal::RenewedBy;
 use crate::hold::{ActiveHold, Share};
-use crate::lock_options::LockOptions;
 use crate::lost::Lost;
 use crate::name::LockName;
 use crate::run::run_while_held;
@@ -71,7 +71,7 @@ impl Guard {
     /// # Ok(()) }
     /// ```
     pub fn name(&self) -> &LockName {
-        &self.hold().options.name
+        &self.hold().lock.name
     }
 
     /// The hold's fencing token: larger than the tokens of all earlier holds of this name.
@@ -122,15 +122,9 @@ impl Guard {
     /// # Ok(()) }
     /// ```
     pub fn options(&self) -> LockOptions {
-        let options = &self.hold().options;
         LockOptions {
-            ttl: options.ttl,
-            label: options.label.clone(),
             mode: self.mode(),
-            fixed_lease: options.fixed,
-            minimum_hold: options.minimum,
-            maximum_hold: options.maximum,
-            token_floor: options.token_floor,
+            ..self.hold().lock.options.clone()
         }
     }
 
@@ -247,7 +241,7 @@ impl Guard {
     /// ```
     pub fn watch(&self) -> Watch {
         let hold = self.hold();
-        Watch::new(hold.options.name.clone(), hold.token(), hold.lease.clone())
+        Watch::new(hold.lock.name.clone(), hold.token(), hold.lease.clone())
     }
 
     /// Runs a future while the lock is held, and drops it when the lock is lost. The lock is checked before each poll: if the
@@ -314,10 +308,10 @@ impl Guard {
         let hold = self.hold();
         if hold.renewals.by == RenewedBy::Nobody {
             let message = "a fixed lease is never extended: leave out `fixed_lease`, or take a longer ttl";
-            return Err(Error::new(ErrorKind::Unsupported, message).with_name(&hold.options.name));
+            return Err(Error::new(ErrorKind::Unsupported, message).with_name(&hold.lock.name));
         }
-        let limits = hold.options.limits;
-        let refused = |error: Error| error.about(&hold.options.name);
+        let limits = hold.lock.limits;
+        let refused = |error: Error| error.about(&hold.lock.name);
         limits.check_extend().map_err(refused)?;
         limits.check_ttl(ttl).map_err(refused)?;
         hold.check()?;
@@ -391,7 +385,7 @@ impl Guard {
     /// ```
     pub async fn release(self) -> Result<Release> {
         ensure_running(self.0.keeper())?;
-        let limit = self.hold().options.limits.operation_timeout;
+        let limit = self.hold().lock.limits.operation_timeout;
         Ok(match release_share(self.0, limit).await? {
             true => Release::StillShared,
             false => Release::Released,

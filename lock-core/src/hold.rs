@@ -10,7 +10,6 @@ use self::pass::Sequence;
 use self::renewal::{Renewals, RenewedBy};
 use self::share::GivenBack;
 pub(crate) use self::share::Share;
-use crate::acquire::options::AcquireOptions;
 use crate::backend::lease::HoldState;
 use crate::backend::rules::Moment;
 use crate::backend::{AcquireRequest, Armed, Hold, Lease, Mode, Renewal};
@@ -20,6 +19,7 @@ use crate::background::schedule::ScheduleSlot;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lost::{Lost, LostCause};
 use crate::observe::{self, BackendRequest};
+use crate::options::CheckedLock;
 use crate::queue::{Detached, LineKind, Turn, UnansweredRelease, Waiter};
 use crate::sync::time::{Instant, sleep};
 use crate::sync::{Arc, AtomicBool, AtomicUsize, Mutex, MutexGuard, Ordering, Weak};
@@ -36,7 +36,7 @@ mod share;
 
 /// A waiter to whom a hold may be passed on.
 pub(crate) trait Successor: Waiter<Hold = ActiveHold<Self>> {
-    fn options(&self) -> &AcquireOptions;
+    fn asks_for(&self) -> &CheckedLock;
 
     /// When its acquire began.
     fn asked(&self) -> LeaseInstant;
@@ -47,7 +47,7 @@ pub(crate) trait Successor: Waiter<Hold = ActiveHold<Self>> {
 
 /// A hold whose lease was armed, and whose end nobody has answered yet.
 pub(crate) struct ActiveHold<W: Successor> {
-    pub(crate) options: AcquireOptions,
+    pub(crate) lock: CheckedLock,
     current: Mutex<Current>,
     pub(crate) lease: Lease,
     pub(crate) renewals: Renewals,
@@ -135,23 +135,26 @@ impl Grant {
 impl<W: Successor> ActiveHold<W> {
     pub(crate) fn new(
         grant: Grant,
-        options: AcquireOptions,
+        lock: CheckedLock,
         backend: &Arc<BackendState>,
         keeper: Weak<Keeper>,
         (turn, sequence): (Turn<W>, Sequence),
     ) -> Arc<Self> {
-        let by = match (options.fixed, backend.capabilities.session_renewal) {
+        let options = &lock.options;
+        let by = match (options.fixed_lease, backend.capabilities.session_renewal) {
             (true, _) => RenewedBy::Nobody,
             (false, true) => RenewedBy::Session,
             (false, false) => RenewedBy::Core,
         };
         let lease = grant.lease.clone();
-        let joins = Joins::of(&options, &lease);
-        let kept_until = options.minimum.and_then(|minimum| LeaseInstant::now().after(minimum));
+        let joins = Joins::of(&lock, &lease);
+        let kept_until = options
+            .minimum_hold
+            .and_then(|minimum| LeaseInstant::now().after(minimum));
         let active = Arc::new(Self {
-            renewals: Renewals::new(&options, &grant, &lease, by),
+            renewals: Renewals::new(&lock, &grant, &lease, by),
             current: Mutex::new(Current::new(grant, options.mode)),
-            options,
+            lock,
             lease,
             backend: backend.clone(),
             keeper,
@@ -173,8 +176,9 @@ impl<W: Successor> ActiveHold<W> {
         });
         // Counted from here: the one who waited for it has it now.
         let maximum_end = active
+            .lock
             .options
-            .maximum
+            .maximum_hold
             .and_then(|maximum| LeaseInstant::now().after(maximum));
         if let Some(maximum_end) = maximum_end {
             active.lease.end_by(maximum_end);
@@ -231,7 +235,7 @@ impl<W: Successor> ActiveHold<W> {
                 observe::requested(BackendRequest::Renew);
                 self.renewals.upgrade_settled().await;
                 // Before it is sent: dropped or unanswered, it may take effect all the same.
-                self.extended.fetch_or(ttl > self.options.term(), Ordering::SeqCst);
+                self.extended.fetch_or(ttl > self.lock.options.term(), Ordering::SeqCst);
                 self.hold().renew(ttl).await
             } => match answer {
                 Ok(Renewal::Renewed(_)) => return Ok(()),
@@ -239,14 +243,14 @@ impl<W: Successor> ActiveHold<W> {
                 Err(error) => {
                     self.lease.suspect_because(error.clone());
                     self.check()?;
-                    return Err(error.about(&self.options.name));
+                    return Err(error.about(&self.lock.name));
                 }
             },
             _ = self.lease.ended() => {}
             () = sleep(limit) => {
                 self.lease.suspect();
                 let message = format!("the extension was not answered {}", within(limit));
-                return Err(Error::new(ErrorKind::Unavailable, message).with_name(&self.options.name));
+                return Err(Error::new(ErrorKind::Unavailable, message).with_name(&self.lock.name));
             }
         }
         Ok(self.check()?)
@@ -325,7 +329,7 @@ impl<W: Successor> Wake for ActiveHold<W> {
 impl<W: Successor> fmt::Debug for ActiveHold<W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ActiveHold")
-            .field("name", &self.options.name)
+            .field("name", &self.lock.name)
             .field("token", &self.token())
             .finish_non_exhaustive()
     }

@@ -1,6 +1,6 @@
 //! What a process calls itself unless it is told otherwise.
 
-use crate::acquire::limits::MAX_LABEL_BYTES;
+use crate::options::limits::MAX_LABEL_BYTES;
 use crate::sync::Arc;
 
 /// `host:pid`, so that an error or a status names a process that people can find.

@@ -91,6 +91,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub use backend::lease::{Ended, HoldState};
+pub use backend::options::LockOptions;
 pub use credentials::{CredentialSource, Credentials};
 pub use election::observer::{Leader, Observer};
 pub use election::term::Term;
@@ -99,7 +100,6 @@ pub use error::{Error, ErrorKind, Result};
 pub use guarantee::{Guarantee, Verdict};
 pub use guard::{Guard, Release};
 pub use lock::Lock;
-pub use lock_options::LockOptions;
 pub use locker::Locker;
 pub use lost::{Lost, LostCause};
 pub use memory::MemoryBackend;
@@ -139,7 +139,6 @@ mod guard;
 mod hold;
 mod label;
 mod lock;
-mod lock_options;
 mod locker;
 mod lost;
 mod memory;
@@ -147,6 +146,7 @@ mod multi;
 mod mutant;
 mod name;
 mod observe;
+mod options;
 mod own_hold;
 mod queue;
 mod reentry;

@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
-use crate::acquire::options::{AcquireOptions, WaitLimit};
 use crate::acquire::{Acquired, acquire};
+use crate::backend::options::LockOptions;
 use crate::backend::{Change, LockStatus, Mode};
 use crate::error::{Error, ErrorKind, Result};
 use crate::guard::Guard;
-use crate::lock_options::LockOptions;
 use crate::locker::Locker;
 use crate::name::LockName;
+use crate::options::CheckedLock;
+use crate::options::wait::WaitLimit;
 use crate::reentry::ReentryKey;
 use crate::sync::Arc;
 
@@ -24,41 +25,33 @@ use crate::sync::Arc;
 pub struct Lock {
     locker: Locker,
     name: Result<LockName>,
-    mode: Result<Mode>,
-    ttl: Duration,
-    label: Option<Arc<str>>,
-    fixed: bool,
-    minimum: Option<Duration>,
-    maximum: Option<Duration>,
-    reentry: Option<ReentryKey>,
-    shows_token: bool,
+    options: LockOptions,
+    /// Why the mode is invalid, if it is.
+    mode_error: Option<Error>,
 }
 
 impl Lock {
-    pub(crate) fn new(locker: Locker, name: Result<LockName>, ttl: Duration, label: Option<Arc<str>>) -> Self {
+    pub(crate) fn new(locker: Locker, name: Result<LockName>, options: LockOptions) -> Self {
         Self {
             locker,
             name,
-            mode: Ok(Mode::Exclusive),
-            ttl,
-            label,
-            fixed: false,
-            minimum: None,
-            maximum: None,
-            reentry: None,
-            shows_token: false,
+            options,
+            mode_error: None,
         }
     }
 
     /// The same lock in another mode.
     pub(crate) fn with_mode(mut self, mode: Result<Mode>) -> Self {
-        self.mode = mode;
+        match mode {
+            Ok(mode) => self.options.mode = mode,
+            Err(error) => self.mode_error = Some(error),
+        }
         self
     }
 
     /// The same lock, whose token anybody can learn from the server while it is held.
     pub(crate) fn with_token_shown(mut self) -> Self {
-        self.shows_token = true;
+        self.options.shows_token = true;
         self
     }
 
@@ -77,7 +70,7 @@ impl Lock {
     /// ```
     #[must_use]
     pub fn ttl(mut self, ttl: Duration) -> Self {
-        self.ttl = ttl;
+        self.options.ttl = ttl;
         self
     }
 
@@ -98,7 +91,7 @@ impl Lock {
     /// ```
     #[must_use]
     pub fn label(mut self, label: impl Into<Arc<str>>) -> Self {
-        self.label = Some(label.into());
+        self.options.label = Some(label.into());
         self
     }
 
@@ -116,7 +109,7 @@ impl Lock {
     /// ```
     #[must_use]
     pub fn fixed_lease(mut self) -> Self {
-        self.fixed = true;
+        self.options.fixed_lease = true;
         self
     }
 
@@ -140,7 +133,7 @@ impl Lock {
     /// ```
     #[must_use]
     pub fn hold_at_least(mut self, minimum: Duration) -> Self {
-        self.minimum = Some(minimum);
+        self.options.minimum_hold = Some(minimum);
         self
     }
 
@@ -170,7 +163,7 @@ impl Lock {
     /// ```
     #[must_use]
     pub fn hold_at_most(mut self, maximum: Duration) -> Self {
-        self.maximum = Some(maximum);
+        self.options.maximum_hold = Some(maximum);
         self
     }
 
@@ -190,7 +183,7 @@ impl Lock {
     /// ```
     #[must_use]
     pub fn reentrant(mut self, key: &ReentryKey) -> Self {
-        self.reentry = Some(key.clone());
+        self.options.reentry_key = Some(key.clone());
         self
     }
 
@@ -222,15 +215,7 @@ impl Lock {
     /// # Ok(()) }
     /// ```
     pub fn options(&self) -> LockOptions {
-        LockOptions {
-            ttl: self.ttl,
-            label: self.label.clone(),
-            mode: self.mode.as_ref().copied().unwrap_or_default(),
-            fixed_lease: self.fixed,
-            minimum_hold: self.minimum,
-            maximum_hold: self.maximum,
-            token_floor: self.locker.token_floor(),
-        }
+        self.options.clone()
     }
 
     /// Acquires the lock, however long that takes.
@@ -337,16 +322,16 @@ impl Lock {
     /// # Errors
     /// If it can never be acquired, or not together with others.
     pub(crate) fn check_in_plan(&self) -> Result<()> {
-        let options = self.checked()?;
-        if options.minimum.is_some() {
+        let lock = self.checked()?;
+        if lock.options.minimum_hold.is_some() {
             // Given back unused, it would stay taken.
             let message = "a minimum hold cannot be acquired together with other locks: leave out `hold_at_least`";
-            return Err(Error::new(ErrorKind::Misconfigured, message).with_name(&options.name));
+            return Err(Error::new(ErrorKind::Misconfigured, message).with_name(&lock.name));
         }
-        if options.maximum.is_some() {
+        if lock.options.maximum_hold.is_some() {
             // It would count from the first grant, and be over while the next lock is waited for, again and again.
             let message = "a maximum hold cannot be acquired together with other locks: leave out `hold_at_most`";
-            return Err(Error::new(ErrorKind::Misconfigured, message).with_name(&options.name));
+            return Err(Error::new(ErrorKind::Misconfigured, message).with_name(&lock.name));
         }
         Ok(())
     }
@@ -357,23 +342,11 @@ impl Lock {
         self.checked().map(drop)
     }
 
-    fn checked(&self) -> Result<AcquireOptions> {
-        let options = AcquireOptions {
-            name: self.name.clone()?,
-            mode: self.mode.clone()?,
-            ttl: self.ttl,
-            label: self.label.clone(),
-            fixed: self.fixed,
-            minimum: self.minimum,
-            maximum: self.maximum,
-            reentry: self.reentry.clone(),
-            shows_token: self.shows_token,
-            token_floor: self.locker.token_floor(),
-            limits: self.locker.limits(),
-            required: self.locker.required().cloned(),
-        };
-        options.check().map_err(|error| error.about(&options.name))?;
-        self.locker.check_known().map_err(|error| error.about(&options.name))?;
-        Ok(options)
+    fn checked(&self) -> Result<CheckedLock> {
+        let name = self.name.clone()?;
+        if let Some(error) = &self.mode_error {
+            return Err(error.clone());
+        }
+        self.locker.checked(name, self.options.clone())
     }
 }

@@ -3,9 +3,9 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::acquire::limits::Limits;
 use crate::acquire::shared::Shared;
 use crate::backend::lease::HoldState;
+use crate::backend::options::LockOptions;
 use crate::backend::{Capabilities, Change, DistributedLock, LockStatus};
 use crate::backend_state::BackendState;
 use crate::background::runner::ensure_running;
@@ -15,6 +15,8 @@ use crate::label::default_label;
 use crate::lock::Lock;
 use crate::name::LockName;
 use crate::observe::{self, BackendRequest};
+use crate::options::CheckedLock;
+use crate::options::limits::Limits;
 use crate::own_hold::OwnHold;
 use crate::runtime;
 use crate::rw_lock::RwLock;
@@ -22,16 +24,12 @@ use crate::semaphore::Semaphore;
 use crate::sync::Arc;
 use crate::sync::time::timeout;
 use crate::time::within;
-use crate::token::FencingToken;
 
 mod guarantees;
 mod list;
 mod options;
 mod revoke;
 
-const DEFAULT_TTL: Duration = Duration::from_secs(30);
-const DEFAULT_OPERATION_TIMEOUT: Duration = Duration::from_secs(5);
-const DEFAULT_PASSES: u32 = 16;
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Makes the locks of one backend. Cheap to clone: an application keeps one.
@@ -68,13 +66,11 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
 #[derive(Clone)]
 pub struct Locker {
     shared: Arc<Shared>,
-    ttl: Duration,
+    /// Those of its locks, unless they set their own.
+    options: LockOptions,
     /// Whether somebody chose the TTL: else `connect` does not check it, as a better one may be set after that.
     ttl_is_chosen: bool,
-    label: Option<Arc<str>>,
-    operation_timeout: Duration,
-    passes: u32,
-    token_floor: Option<FencingToken>,
+    limits: Limits,
     required: Option<Arc<Required>>,
 }
 
@@ -109,14 +105,15 @@ impl Locker {
     /// ```
     pub fn from_backend(backend: Arc<dyn DistributedLock>) -> Self {
         observe::describe();
+        let limits = Limits::new(backend.capabilities());
         Self {
             shared: Arc::new(Shared::new(BackendState::new(backend))),
-            ttl: DEFAULT_TTL,
+            options: LockOptions {
+                label: Some(default_label()),
+                ..LockOptions::default()
+            },
             ttl_is_chosen: false,
-            label: Some(default_label()),
-            operation_timeout: DEFAULT_OPERATION_TIMEOUT,
-            passes: DEFAULT_PASSES,
-            token_floor: None,
+            limits,
             required: None,
         }
     }
@@ -162,20 +159,20 @@ impl Locker {
         self.shared.keeper.check_process()?;
         runtime::current()?;
         if self.ttl_is_chosen {
-            self.limits().check_own_ttl(self.ttl)?;
+            self.limits.check_own_ttl(self.options.ttl)?;
         }
-        if let Some(label) = &self.label {
+        if let Some(label) = &self.options.label {
             Limits::check_label(label)?;
         }
         let backend = &self.shared.backend;
         backend.lock.connect().await?;
         backend.note_reached();
         // Asked in any case: it may warn.
-        let checked = backend.lock.check_ttl(self.ttl);
+        let checked = backend.lock.check_ttl(self.options.ttl);
         if self.ttl_is_chosen {
             checked?;
         }
-        backend.check_required(self.required())
+        backend.check_required(self.required.as_ref())
     }
 
     /// The lock with this name, which may be acquired any number of times. Does no I/O; `acquire` reports an invalid name.
@@ -190,7 +187,7 @@ impl Locker {
     /// # Ok(()) }
     /// ```
     pub fn lock(&self, name: impl AsRef<str>) -> Lock {
-        Lock::new(self.clone(), LockName::new(name), self.ttl, self.label.clone())
+        Lock::new(self.clone(), LockName::new(name), self.options.clone())
     }
 
     /// The reader-writer lock with this name. Does no I/O; `acquire` reports an invalid name, and a backend without shared holds.
@@ -263,10 +260,15 @@ impl Locker {
 
     /// The server's answer, which comes within the operation timeout.
     async fn answered<T>(&self, request: impl Future<Output = Result<T>>) -> Result<T> {
-        let answer = timeout(self.operation_timeout, request).await.unwrap_or_else(|_| {
-            let message = format!("the lock server did not answer {}", within(self.operation_timeout));
-            Err(Error::new(ErrorKind::Unavailable, message))
-        })?;
+        let answer = timeout(self.limits.operation_timeout, request)
+            .await
+            .unwrap_or_else(|_| {
+                let message = format!(
+                    "the lock server did not answer {}",
+                    within(self.limits.operation_timeout)
+                );
+                Err(Error::new(ErrorKind::Unavailable, message))
+            })?;
         self.shared.backend.note_reached();
         Ok(answer)
     }
@@ -345,31 +347,18 @@ impl Locker {
         &self.shared
     }
 
-    pub(crate) fn token_floor(&self) -> Option<FencingToken> {
-        self.token_floor
-    }
-
-    pub(crate) fn required(&self) -> Option<&Arc<Required>> {
-        self.required.as_ref()
-    }
-
     /// # Errors
-    /// If what was read of the server shows that it does not keep what is required.
-    pub(crate) fn check_known(&self) -> Result<()> {
+    /// If an acquire with these options can never succeed, as far as is known of the server.
+    pub(crate) fn checked(&self, name: LockName, options: LockOptions) -> Result<CheckedLock> {
+        let lock = CheckedLock::new(name, options, self.limits, self.required.clone())?;
         let backend = &self.shared.backend;
-        match backend.was_reached() {
-            // Its grant will be checked: connecting is a part of the acquire.
-            false => Ok(()),
-            true => backend.check_required(self.required()),
+        // If it was never reached, the grant is checked: connecting is a part of the acquire.
+        if backend.was_reached() {
+            backend
+                .check_required(self.required.as_ref())
+                .map_err(|error| error.about(&lock.name))?;
         }
-    }
-
-    pub(crate) fn limits(&self) -> Limits {
-        Limits {
-            capabilities: self.shared.backend.capabilities,
-            operation_timeout: self.operation_timeout,
-            passes: self.passes,
-        }
+        Ok(lock)
     }
 }
 

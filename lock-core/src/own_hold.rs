@@ -36,10 +36,10 @@ impl OwnHold {
     pub(crate) fn of<W: Successor>(hold: &ActiveHold<W>) -> Option<Self> {
         let guards = hold.shares();
         (guards > 0).then(|| Self {
-            name: hold.options.name.clone(),
+            name: hold.lock.name.clone(),
             mode: hold.mode(),
             token: hold.token(),
-            label: hold.options.label.clone(),
+            label: hold.lock.options.label.clone(),
             state: hold.lease.state(),
             held_for: hold.held_for(),
             valid_for: hold.lease.valid_for(),

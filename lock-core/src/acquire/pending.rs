@@ -5,7 +5,6 @@ use std::future::poll_fn;
 use std::task::{Context, Poll};
 
 use super::at_server::AtServer;
-use super::options::{AcquireOptions, WaitLimit};
 use crate::backend::request::RequestControl;
 use crate::backend::{AcquireRequest, Armed, Attempt, Busy, Hold};
 use crate::backend_state::BackendState;
@@ -16,6 +15,8 @@ use crate::error::{Error, Result};
 use crate::hold::{ActiveHold, Grant, Share, Successor};
 use crate::mutant::{Mutant, is_active};
 use crate::observe::{self, BackendRequest};
+use crate::options::CheckedLock;
+use crate::options::wait::WaitLimit;
 use crate::queue::last_word::{LastWord, Since};
 use crate::queue::{Turn, Waiter};
 use crate::reentry::ReentryKey;
@@ -26,7 +27,7 @@ use crate::time::LeaseInstant;
 /// Somebody who acquires, in the local queue.
 #[derive(Debug)]
 pub(crate) struct Caller {
-    pub(crate) options: AcquireOptions,
+    pub(crate) lock: CheckedLock,
     pub(crate) wait: WaitLimit,
     pub(crate) deadline: Option<Instant>,
     /// When it began.
@@ -61,7 +62,7 @@ impl Waiter for Caller {
     }
 
     fn reentry(&self) -> Option<&ReentryKey> {
-        self.options.reentry.as_ref()
+        self.lock.options.reentry_key.as_ref()
     }
 
     fn is_gone(&self) -> bool {
@@ -86,8 +87,8 @@ impl Waiter for Caller {
 }
 
 impl Successor for Caller {
-    fn options(&self) -> &AcquireOptions {
-        &self.options
+    fn asks_for(&self) -> &CheckedLock {
+        &self.lock
     }
 
     fn asked(&self) -> LeaseInstant {
@@ -129,11 +130,11 @@ pub(crate) struct Granted {
 impl PendingAcquire {
     pub(crate) fn start(
         (backend, keeper): (&Arc<BackendState>, &Arc<Keeper>),
-        options: &AcquireOptions,
+        lock: &CheckedLock,
         (wait, deadline): (WaitLimit, Option<Instant>),
         turn: Turn<Caller>,
     ) -> Self {
-        let (request, control) = options.request(wait, deadline);
+        let (request, control) = lock.request(wait, deadline);
         if wait.is_patient() {
             // From the start: who comes later may wait for longer, connecting included.
             turn.shares(&request);
@@ -151,10 +152,10 @@ impl PendingAcquire {
     }
 
     /// Another one for the same waiter; this one is undone.
-    pub(crate) fn anew(&mut self, options: &AcquireOptions, wait: (WaitLimit, Option<Instant>)) {
+    pub(crate) fn anew(&mut self, lock: &CheckedLock, wait: (WaitLimit, Option<Instant>)) {
         if let Some(turn) = self.turn.take() {
             let (backend, keeper) = (self.backend.clone(), self.keeper.clone());
-            *self = Self::start((&backend, &keeper), options, wait, turn);
+            *self = Self::start((&backend, &keeper), lock, wait, turn);
         }
     }
 
@@ -329,7 +330,7 @@ impl PendingAcquire {
     fn pass_on(&mut self) -> bool {
         while let Some((next, deadline)) = self.next_patient() {
             if let Some(control) = &self.control {
-                control.set_terms(next.options.terms(deadline));
+                control.set_terms(next.lock.terms(deadline));
             }
             match next.wakeup.send(Wakeup::Pending(self.moved())) {
                 // It has gone; what was moved comes back.
@@ -343,7 +344,7 @@ impl PendingAcquire {
     /// The first that waits, if it may have the request.
     fn next_patient(&self) -> Option<(Caller, Option<Instant>)> {
         let turn = self.turn.as_ref()?;
-        turn.next_patient(|next| next.options.may_go_on_with(&self.request))
+        turn.next_patient(|next| next.lock.options.may_go_on_with(&self.request))
     }
 
     fn undo(&mut self) {

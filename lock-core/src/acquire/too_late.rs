@@ -2,16 +2,17 @@
 
 use std::time::Duration;
 
-use super::options::{AcquireOptions, WaitLimit};
 use crate::error::{Error, ErrorKind};
+use crate::options::CheckedLock;
+use crate::options::wait::WaitLimit;
 use crate::queue::last_word::LastWord;
 use crate::time::within;
 
 /// Says what is known of the name. A limit in it is as the caller gave it.
-pub(super) fn too_late(options: &AcquireOptions, wait: WaitLimit, word: LastWord) -> Error {
+pub(super) fn too_late(lock: &CheckedLock, wait: WaitLimit, word: LastWord) -> Error {
     let limit = match wait {
         WaitLimit::Rest(rest) => rest.limit,
-        _ => options.time_limit(wait).unwrap_or_default(),
+        _ => wait.time_limit(lock.limits.operation_timeout).unwrap_or_default(),
     };
     let taken = || Error::new(ErrorKind::TimedOut, format!("not acquired {}", in_time(wait)));
     let error = match word {
@@ -30,7 +31,7 @@ pub(super) fn too_late(options: &AcquireOptions, wait: WaitLimit, word: LastWord
             Error::new(ErrorKind::Unavailable, message)
         }
     };
-    error.with_name(&options.name)
+    error.with_name(&lock.name)
 }
 
 /// In which time a name that is taken was not acquired.

@@ -8,6 +8,7 @@ pub use self::terms::Terms;
 
 use super::holder::HolderId;
 use super::lease::Lease;
+use super::options::LockOptions;
 use super::sent_at::SentAt;
 use super::{Busy, Mode};
 use crate::error::Error;
@@ -30,17 +31,9 @@ pub struct AcquireRequest(Arc<Shared>);
 pub struct RequestControl(AcquireRequest);
 
 struct Shared {
-    name: LockName,
-    mode: Mode,
     holder: HolderId,
-    replaces: Option<HolderId>,
-    fixed: bool,
-    waits: bool,
-    token_floor: Option<FencingToken>,
-    token_at_least: Option<FencingToken>,
-    reinstates: bool,
-    reserve: u32,
-    shows_token: bool,
+    /// Of its terms, [`State::terms`] has those that have changed since.
+    started_as: RequestOptions,
     lease: Lease,
     made: Instant,
     state: Mutex<State>,
@@ -76,12 +69,12 @@ impl State {
 impl AcquireRequest {
     /// The lock's name.
     pub fn name(&self) -> &LockName {
-        &self.0.name
+        &self.0.started_as.name
     }
 
     /// The mode.
     pub fn mode(&self) -> Mode {
-        self.0.mode
+        self.options().mode
     }
 
     /// The id under which the server records the hold. It is the same at every attempt of this request.
@@ -91,47 +84,52 @@ impl AcquireRequest {
 
     /// The holder id of the upgradable hold that this request replaces, if it is an upgrade.
     pub fn replaces(&self) -> Option<HolderId> {
-        self.0.replaces
+        self.0.started_as.replaces.as_ref().map(|(holder, _)| *holder)
     }
 
     /// Whether the hold is never renewed.
     pub fn is_fixed(&self) -> bool {
-        self.0.fixed
+        self.options().fixed_lease
     }
 
     /// Whether the acquire waits for a name that is taken: until it is [given up](Self::given_up). If not, the answer is
     /// [`Busy`], and no queue entry is left at the server.
     pub fn waits(&self) -> bool {
-        self.0.waits
+        self.0.started_as.waits
     }
 
     /// The grant's token must be larger than this one, if there is one.
     pub fn token_floor(&self) -> Option<FencingToken> {
-        self.0.token_floor
+        self.options().token_floor
     }
 
     /// The grant's token is to be this one, or the one after the last token of the name if that is larger. The server's clock
     /// has no part in it. Of backends that declare [`any_floor`](super::Capabilities::any_floor) alone; others ignore it.
     pub fn token_at_least(&self) -> Option<FencingToken> {
-        self.0.token_at_least
+        self.0.started_as.token_at_least
     }
 
     /// Whether the request restores a hold that was live, by its own lease, when the server forgot it. Nobody else can have had the
     /// name there since, so a server that gives no grants for a while because it may have lost data grants this one.
     pub fn reinstates(&self) -> bool {
-        self.0.reinstates
+        self.0.started_as.reinstates
     }
 
     /// How many tokens its grant may reserve, its own included: the grant's token and those that follow it. A backend whose holds
     /// can be [passed on](super::Hold::pass) sees to it that all later grants have larger tokens than these; others ignore it.
     pub fn reserve(&self) -> u32 {
-        self.0.reserve
+        self.0.started_as.reserve
     }
 
     /// Whether the [status](super::DistributedLock::status) must show the grant's token, as observers of an election need it. A
     /// backend whose status always does ignores this.
     pub fn shows_token(&self) -> bool {
-        self.0.shows_token
+        self.options().shows_token
+    }
+
+    /// As it was started, for the options that never change.
+    fn options(&self) -> &LockOptions {
+        &self.0.started_as.terms.options
     }
 
     /// The lease that a grant arms.
@@ -159,7 +157,7 @@ impl AcquireRequest {
     pub fn ttl(&self) -> Duration {
         let mut state = self.0.state.lock();
         state.ttl_read = state.changes;
-        state.terms.ttl
+        state.terms.options.ttl
     }
 
     /// For how long the name must stay taken at least, as of now: also if the holder's process ends before that. Core sets it only if
@@ -168,14 +166,14 @@ impl AcquireRequest {
     pub fn minimum(&self) -> Option<Duration> {
         let mut state = self.0.state.lock();
         state.minimum_read = Some(state.changes);
-        state.terms.minimum
+        state.terms.options.minimum_hold
     }
 
     /// The holder's label, as of now.
     pub fn label(&self) -> Option<Arc<str>> {
         let mut state = self.0.state.lock();
         state.label_read = state.changes;
-        state.terms.label.clone()
+        state.terms.options.label.clone()
     }
 
     /// How long the request may still take, or `None` without a deadline.
@@ -268,10 +266,15 @@ impl AcquireRequest {
         why.is_not_executed() && !self.0.was_sent.load(Ordering::SeqCst)
     }
 
-    /// The longest ttl that it has had, and its minimum.
-    pub(crate) fn longest_terms(&self) -> (Duration, Option<Duration>) {
+    /// Its options as of now, with the longest TTL that it has had.
+    pub(crate) fn longest_options(&self) -> LockOptions {
         let state = self.0.state.lock();
-        (state.longest_ttl, state.terms.minimum)
+        LockOptions {
+            ttl: state.longest_ttl,
+            label: state.terms.options.label.clone(),
+            minimum_hold: state.terms.options.minimum_hold,
+            ..self.options().clone()
+        }
     }
 
     /// For how long whatever it left at the server may live.
@@ -322,14 +325,13 @@ impl AcquireRequest {
 }
 
 impl RequestControl {
-    /// Changes the terms of the request.
+    /// Changes TTL, minimum hold, label and deadline of the request to those of `terms`. Its other options stay.
     pub fn set_terms(&self, terms: Terms) {
         let mut state = self.0.0.state.lock();
-        let terms_of_hold = |terms: &Terms| (terms.ttl, terms.minimum, terms.label.clone());
-        if terms_of_hold(&state.terms) != terms_of_hold(&terms) {
+        if terms.options.changes(&state.terms.options) {
             state.changes += 1;
         }
-        state.longest_ttl = state.longest_ttl.max(terms.ttl);
+        state.longest_ttl = state.longest_ttl.max(terms.options.ttl);
         state.terms = terms;
         drop(state);
         self.0.0.changed.notify_waiters();
@@ -351,11 +353,11 @@ impl Drop for RequestControl {
 impl fmt::Debug for AcquireRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AcquireRequest")
-            .field("name", &self.0.name)
+            .field("name", &self.0.started_as.name)
             .field("holder", &self.0.holder)
-            .field("mode", &self.0.mode)
-            .field("waits", &self.0.waits)
-            .field("fixed", &self.0.fixed)
+            .field("mode", &self.mode())
+            .field("waits", &self.0.started_as.waits)
+            .field("fixed", &self.is_fixed())
             .finish_non_exhaustive()
     }
 }

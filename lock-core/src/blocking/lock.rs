@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::call::wait_for;
 use super::guard::Guard;
+use crate::backend::options::LockOptions;
 use crate::error::Result;
-use crate::lock_options::LockOptions;
 use crate::name::LockName;
 use crate::reentry::ReentryKey;
 use crate::sync::Arc;

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use super::call::wait_for;
 use super::guard::Guard;
-use crate::acquire::options::WaitLimit;
 use crate::error::Result;
 use crate::guard::Release;
 use crate::locker::Locker;
+use crate::options::wait::WaitLimit;
 use crate::rw_lock::upgrade::upgrade;
 use crate::sync::Arc;
 

@@ -16,15 +16,13 @@ impl<W: Successor> Share<W> {
     pub(crate) async fn downgrade(&self) -> Result<()> {
         self.keeper().check_process()?;
         let hold = self.hold();
-        let limits = hold.options.limits;
-        if hold.options.minimum.is_some() {
+        let limits = hold.lock.limits;
+        if hold.lock.options.minimum_hold.is_some() {
             let message = "a minimum hold stays exclusive: release it, or leave out `hold_at_least`";
-            return Err(Error::new(ErrorKind::Misconfigured, message).with_name(&hold.options.name));
+            return Err(Error::new(ErrorKind::Misconfigured, message).with_name(&hold.lock.name));
         }
         if hold.mode() == Mode::Exclusive {
-            limits
-                .check_downgrade()
-                .map_err(|error| error.about(&hold.options.name))?;
+            limits.check_downgrade().map_err(|error| error.about(&hold.lock.name))?;
         }
         hold.downgrade(limits.operation_timeout).await
     }
@@ -40,7 +38,7 @@ impl<W: Successor> ActiveHold<W> {
             () = sleep(limit) => {
                 self.lease.suspect();
                 let message = format!("the downgrade was not answered {}", within(limit));
-                Err(Error::new(ErrorKind::Unavailable, message).with_name(&self.options.name))
+                Err(Error::new(ErrorKind::Unavailable, message).with_name(&self.lock.name))
             }
         }
     }
@@ -54,16 +52,16 @@ impl<W: Successor> ActiveHold<W> {
         // Whether it is answered or dropped: from here on other callers of this process compete at the server.
         let _passes_on = PassesTurnOn(self);
         observe::requested(BackendRequest::Downgrade);
-        match self.hold().downgrade(self.options.ttl).await {
+        match self.hold().downgrade(self.lock.options.ttl).await {
             Ok(Renewal::Renewed(_)) => {
                 self.current.lock().is_answered = true;
-                observe::downgraded(&self.options.name, self.token());
+                observe::downgraded(&self.lock.name, self.token());
             }
             Ok(Renewal::Lost) => self.lease.lose(LostCause::NotHeld),
             Err(error) => {
                 self.lease.suspect();
                 self.check()?;
-                return Err(error.about(&self.options.name));
+                return Err(error.about(&self.lock.name));
             }
         }
         Ok(self.check()?)
@@ -87,7 +85,7 @@ impl<W: Successor> ActiveHold<W> {
             }
             Mode::Permits(_) => refused("permits are not exclusive, and cannot be downgraded"),
         };
-        refused.map_err(|error| error.with_name(&self.options.name))
+        refused.map_err(|error| error.with_name(&self.lock.name))
     }
 }
 

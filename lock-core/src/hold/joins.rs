@@ -1,7 +1,7 @@
 //! How many readers join a shared hold of their process, and until when.
 
-use crate::acquire::options::AcquireOptions;
 use crate::backend::{Lease, Mode};
+use crate::options::CheckedLock;
 use crate::sync::time::Instant;
 use crate::sync::{AtomicUsize, Ordering};
 
@@ -23,13 +23,14 @@ pub(super) struct Joins {
 
 impl Joins {
     /// For a hold with these options; `None` if nobody may ever join it.
-    pub(super) fn of(options: &AcquireOptions, lease: &Lease) -> Option<Self> {
-        if options.mode != Mode::Shared || options.reentry.is_some() {
+    pub(super) fn of(lock: &CheckedLock, lease: &Lease) -> Option<Self> {
+        let options = &lock.options;
+        if options.mode != Mode::Shared || options.reentry_key.is_some() {
             return None;
         }
         let armed_from = lease.armed_from().unwrap_or_else(Instant::now);
         Some(Self {
-            at_most: options.limits.passes.try_into().unwrap_or(usize::MAX),
+            at_most: lock.limits.passes.try_into().unwrap_or(usize::MAX),
             until: armed_from.checked_add(options.ttl / JOINED_FOR),
             joined: AtomicUsize::new(0),
         })

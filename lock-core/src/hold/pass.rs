@@ -82,10 +82,10 @@ pub(super) fn pass_on<W: Successor>(active: &ActiveHold<W>) -> bool {
     let Some((turn, waiter, grant)) = take_next(active) else {
         return false;
     };
-    observe::passed(&active.options.name, grant.token());
+    observe::passed(&active.lock.name, grant.token());
     let next = ActiveHold::new(
         grant,
-        waiter.options().clone(),
+        waiter.asks_for().clone(),
         &active.backend,
         active.keeper.clone(),
         (turn, active.sequence.passed()),
@@ -102,7 +102,7 @@ pub(super) fn pass_on<W: Successor>(active: &ActiveHold<W>) -> bool {
 
 /// The next local waiter, with the turn and with what it is passed, if it may have the hold as it is.
 fn take_next<W: Successor>(active: &ActiveHold<W>) -> Option<(Turn<W>, W, Grant)> {
-    if !active.sequence.is_over(active.options.limits.passes) {
+    if !active.sequence.is_over(active.lock.limits.passes) {
         active.sequence.wait_for_clock();
     }
     // In one step with the pass: a release that another runner sends would end what was passed on.
@@ -121,18 +121,18 @@ fn take_next<W: Successor>(active: &ActiveHold<W>) -> Option<(Turn<W>, W, Grant)
 }
 
 fn may_pass<W: Successor>(active: &ActiveHold<W>) -> bool {
-    let (sequence, options) = (active.sequence, &active.options);
+    let (sequence, lock) = (active.sequence, &active.lock);
     let Some(end) = active.lease.ends_at() else {
         return false;
     };
     !active.is_extended()
-        && !sequence.is_over(options.limits.passes)
+        && !sequence.is_over(lock.limits.passes)
         && rules::may_pass(
             sequence.granted,
             LeaseInstant::now(),
             sequence.passed + 1,
             end,
-            active.lease.term(options.ttl),
+            active.lease.term(lock.options.ttl),
         )
 }
 
@@ -149,8 +149,9 @@ fn is_confirmed<W: Successor>(active: &ActiveHold<W>, waiter: &W) -> bool {
 /// The hold as the next holder has it. `None` if the waiter wants other terms or a higher token, if the server has not confirmed
 /// the hold of late, or if the backend has no token left.
 fn pass<W: Successor>(active: &ActiveHold<W>, waiter: &W) -> Option<Grant> {
-    let (options, lease) = (waiter.options(), Lease::new(active.options.name.clone()));
-    let fits = options.may_inherit(&active.options) && options.allows(active.token()) && is_confirmed(active, waiter);
+    let (options, lease) = (&waiter.asks_for().options, Lease::new(active.lock.name.clone()));
+    let fits =
+        options.may_inherit(&active.lock.options) && options.allows(active.token()) && is_confirmed(active, waiter);
     if !fits || !lease.inherit(&active.lease) {
         return None;
     }

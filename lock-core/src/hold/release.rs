@@ -60,7 +60,7 @@ pub(crate) async fn release_share<W: Successor>(mut share: Share<W>, limit: Dura
         answer = poll_fn(|context| releasing.begun.poll(context)) => answer.map(|()| false),
         () = until(patience) => {
             let message = format!("the release was not answered {}; it goes on in the background", within(limit));
-            Err(Error::new(ErrorKind::Unavailable, message).with_name(&hold.options.name))
+            Err(Error::new(ErrorKind::Unavailable, message).with_name(&hold.lock.name))
         }
     }
 }
@@ -105,7 +105,7 @@ impl<W: Successor> Job for ReleaseJob<W> {
                 None => release(hold.clone(), None).await,
             };
             if let Err(error) = result {
-                observe::release_failed(&hold.options.name, &error);
+                observe::release_failed(&hold.lock.name, &error);
             }
         })
     }
@@ -173,7 +173,7 @@ impl<W: Successor> std::fmt::Debug for ReleaseJob<W> {
 /// when the hold has ended by itself. `patience` is when a caller who waits for it leaves it to the background, if there is
 /// one: until then it needs no timer beside the caller's.
 async fn release<W: Successor>(active: Arc<ActiveHold<W>>, patience: Option<Instant>) -> Result<()> {
-    let span = observe::release_span(&active.options.name, active.token());
+    let span = observe::release_span(&active.lock.name, active.token());
     let result = pin!(release_within(active.clone(), patience)).instrument(span).await;
     active.pass_turn_on();
     active.release_answered();
@@ -189,7 +189,7 @@ async fn release_within<W: Successor>(active: Arc<ActiveHold<W>>, patience: Opti
         end(active.clone()).await
     };
     let passing_on = async {
-        let after = |end: Instant| end.checked_add(active.options.ttl / 10);
+        let after = |end: Instant| end.checked_add(active.lock.options.ttl / 10);
         let is_later = |patience| after(active.end()).is_none_or(|ended| patience <= ended);
         if patience.is_some_and(is_later) {
             polled_again().await;
@@ -229,7 +229,7 @@ async fn end<W: Successor>(active: Arc<ActiveHold<W>>) -> Result<()> {
 
 fn released<W: Successor>(active: &ActiveHold<W>) {
     active.lease.finish_release();
-    observe::released(&active.options.name, active.token());
+    observe::released(&active.lock.name, active.token());
 }
 
 async fn keep_trying<W: Successor>(active: Arc<ActiveHold<W>>) -> Result<()> {
@@ -257,13 +257,13 @@ async fn keep_trying<W: Successor>(active: Arc<ActiveHold<W>>) -> Result<()> {
         if error.is_not_executed() && !earlier_unanswered {
             active.release_sent.store(false, Ordering::SeqCst);
         }
-        let last_try = active.end().checked_add(active.options.ttl);
+        let last_try = active.end().checked_add(active.lock.options.ttl);
         if !error.is_retryable() || last_try.is_some_and(|last_try| Instant::now() >= last_try) {
             active.lease.finish_release();
-            return Err(error.about(&active.options.name));
+            return Err(error.about(&active.lock.name));
         }
         active.pass_turn_on();
-        observe::release_unanswered(&active.options.name, &error);
+        observe::release_unanswered(&active.lock.name, &error);
         sleep(pauses.next().unwrap_or(LONGEST_PAUSE)).await;
     }
 }
@@ -299,6 +299,6 @@ fn lost<W: Successor>(active: &ActiveHold<W>) -> Error {
     let lost = active.lease.lost_before_release();
     let message = format!("the hold had ended before it was released: {}", lost.why());
     Error::new(ErrorKind::Lost, message)
-        .with_name(&active.options.name)
+        .with_name(&active.lock.name)
         .with_source(lost.cause())
 }

@@ -9,7 +9,6 @@ use futures_util::future::{BoxFuture, FutureExt, poll_fn};
 use tracing::Instrument;
 
 use super::Grant;
-use crate::acquire::options::AcquireOptions;
 use crate::backend::{Hold, Lease, Renewal, SentAt};
 use crate::background::call::panicked;
 use crate::error::{Error, ErrorKind, Result};
@@ -17,6 +16,7 @@ use crate::lost::LostCause;
 use crate::mutant::{Mutant, is_active};
 use crate::name::LockName;
 use crate::observe::{self, BackendRequest, RenewalOutcome};
+use crate::options::CheckedLock;
 use crate::sync::time::{Instant, timeout_at};
 use crate::sync::{Arc, AtomicUsize, Mutex, Notify, Ordering};
 use crate::token::FencingToken;
@@ -112,14 +112,14 @@ struct Answered {
 }
 
 impl Renewals {
-    pub(super) fn new(options: &AcquireOptions, grant: &Grant, lease: &Lease, by: RenewedBy) -> Self {
+    pub(super) fn new(lock: &CheckedLock, grant: &Grant, lease: &Lease, by: RenewedBy) -> Self {
         if by == RenewedBy::Core {
-            lease.renewed_by_core(options.ttl);
+            lease.renewed_by_core(lock.options.ttl);
         }
         Self {
             by,
-            name: options.name.clone(),
-            ttl: options.ttl,
+            name: lock.name.clone(),
+            ttl: lock.options.ttl,
             lease: lease.clone(),
             runner: AtomicUsize::new(NOBODY),
             state: Mutex::new(State {

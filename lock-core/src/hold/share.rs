@@ -1,9 +1,9 @@
 //! Shares in a hold: of its guards, of callers with its re-entry key, and of readers who join it.
 
 use super::{ActiveHold, Succession, Successor};
-use crate::acquire::options::AcquireOptions;
 use crate::backend::Mode;
 use crate::backend::lease::HoldState;
+use crate::backend::options::LockOptions;
 use crate::background::keeper::{Keeper, KeeperRef};
 use crate::background::schedule::ScheduledHold;
 use crate::error::Result;
@@ -94,22 +94,22 @@ impl<W: Successor> ActiveHold<W> {
     ///
     /// # Errors
     /// When it has the re-entry key, but cannot have what it asked for.
-    pub(crate) fn admit(&self, options: &AcquireOptions) -> Result<bool> {
-        if !options.has_key_of(&self.options) || !self.is_shared() {
+    pub(crate) fn admit(&self, options: &LockOptions) -> Result<bool> {
+        if !options.has_key_of(&self.lock.options) || !self.is_shared() {
             return Ok(false);
         }
         // In one step: a hold that is downgraded has no share that believes it to be exclusive.
         let current = self.current.lock();
-        options.check_shared(&self.options, current.mode)?;
+        self.check_shared(options, current.mode)?;
         Ok(self.share(is_active(Mutant::SharesWhatHasEnded)))
     }
 
     /// Whether a reader with these options joins it now: one share more.
-    pub(crate) fn join(&self, options: &AcquireOptions) -> bool {
+    pub(crate) fn join(&self, options: &LockOptions) -> bool {
         let joins = self.joins.as_ref().filter(|joins| joins.are_allowed(Instant::now()));
         let joined = joins.is_some()
             && !self.is_extended()
-            && options.may_join(&self.options, self.token())
+            && options.may_join(&self.lock.options, self.token())
             && self.lease.state() == HoldState::Held
             && self.share(is_active(Mutant::JoinsWhatHasEnded));
         if let Some(joins) = joins.filter(|_| joined) {
@@ -138,9 +138,9 @@ impl<W: Successor> ActiveHold<W> {
         let Some(turn) = &mut succession.turn else {
             return (Vec::new(), None); // lost meanwhile
         };
-        match self.options.mode {
+        match self.lock.options.mode {
             Mode::Exclusive | Mode::Upgradable => {
-                let (label, key) = (self.options.label.clone(), self.options.reentry.as_ref());
+                let (label, key) = (self.lock.options.label.clone(), self.lock.options.reentry_key.as_ref());
                 (turn.holding(self, label, key), None)
             }
             Mode::Shared | Mode::Permits(_) => self.detach(&mut succession),
@@ -151,8 +151,8 @@ impl<W: Successor> ActiveHold<W> {
     /// they were let in.
     pub(super) fn detach(self: &Arc<Self>, succession: &mut Succession<W>) -> (Vec<W>, Option<Turn<W>>) {
         let at_most = self.joins.as_ref().map_or(0, |joins| joins.at_most);
-        let may_join = |waiter: &W| waiter.options().may_join(&self.options, self.token());
-        let key = self.options.reentry.as_ref();
+        let may_join = |waiter: &W| waiter.asks_for().options.may_join(&self.lock.options, self.token());
+        let key = self.lock.options.reentry_key.as_ref();
         let turn = succession.turn.take();
         let entered = turn
             .as_ref()
@@ -187,14 +187,21 @@ impl<W: Successor> ActiveHold<W> {
 
     /// Whether a waiter that was chosen shares in the hold, if it may; else it is refused.
     fn is_for(&self, waiter: &W) -> bool {
-        waiter.options().has_key_of(&self.options) || waiter.options().may_join(&self.options, self.token())
+        waiter.asks_for().options.has_key_of(&self.lock.options)
+            || waiter.asks_for().options.may_join(&self.lock.options, self.token())
     }
 
     fn check_entering(&self, waiter: &W) -> Result<()> {
-        match self.options.reentry {
-            Some(_) => waiter.options().check_shared(&self.options, self.mode()),
+        match self.lock.options.reentry_key {
+            Some(_) => self.check_shared(&waiter.asks_for().options, self.mode()),
             None => Ok(()),
         }
+    }
+
+    fn check_shared(&self, options: &LockOptions, mode: Mode) -> Result<()> {
+        options
+            .check_shared(&self.lock.options, mode)
+            .map_err(|error| error.with_name(&self.lock.name))
     }
 
     /// One share less; whether it was the last.

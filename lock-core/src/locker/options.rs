@@ -21,7 +21,7 @@ impl Locker {
     /// ```
     #[must_use]
     pub fn with_ttl(mut self, ttl: Duration) -> Self {
-        self.ttl = ttl;
+        self.options.ttl = ttl;
         self.ttl_is_chosen = true;
         self
     }
@@ -39,7 +39,7 @@ impl Locker {
     /// ```
     #[must_use]
     pub fn with_label(mut self, label: impl Into<Arc<str>>) -> Self {
-        self.label = Some(label.into());
+        self.options.label = Some(label.into());
         self
     }
 
@@ -56,7 +56,7 @@ impl Locker {
     /// ```
     #[must_use]
     pub fn without_label(mut self) -> Self {
-        self.label = None;
+        self.options.label = None;
         self
     }
 
@@ -75,7 +75,7 @@ impl Locker {
     /// ```
     #[must_use]
     pub fn with_operation_timeout(mut self, limit: Duration) -> Self {
-        self.operation_timeout = limit;
+        self.limits.operation_timeout = limit;
         self
     }
 
@@ -97,7 +97,7 @@ impl Locker {
     /// ```
     #[must_use]
     pub fn with_passes(mut self, at_most: u32) -> Self {
-        self.passes = at_most;
+        self.limits.passes = at_most;
         self
     }
 
@@ -122,7 +122,7 @@ impl Locker {
     /// ```
     #[must_use]
     pub fn with_token_floor(mut self, floor: FencingToken) -> Self {
-        self.token_floor = Some(floor);
+        self.options.token_floor = Some(floor);
         self
     }
 }

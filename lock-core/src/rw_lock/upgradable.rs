@@ -4,11 +4,11 @@ use std::ops::Deref;
 use std::time::Duration;
 
 use super::upgrade::upgrade;
-use crate::acquire::options::WaitLimit;
 use crate::error::Result;
 use crate::guard::{Guard, Release};
 use crate::lock::Lock;
 use crate::locker::Locker;
+use crate::options::wait::WaitLimit;
 use crate::sync::Arc;
 
 /// The upgradable read side of a [`RwLock`](crate::RwLock), made by [`RwLock::upgradable`](crate::RwLock::upgradable). Owned

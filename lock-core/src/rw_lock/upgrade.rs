@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt};
 
-use crate::acquire::options::{AcquireOptions, WaitLimit};
 use crate::acquire::pending::Caller;
 use crate::acquire::shared::Shared;
+use crate::backend::options::LockOptions;
 use crate::backend::request::{RequestControl, RequestOptions, Terms};
 use crate::backend::{AcquireRequest, Armed, Attempt, Hold, Mode};
 use crate::background::call::{BackendCall, pauses};
@@ -24,6 +24,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::hold::{ActiveHold, Grant, Share};
 use crate::lost::LostCause;
 use crate::observe::{self, BackendRequest};
+use crate::options::CheckedLock;
+use crate::options::wait::WaitLimit;
 use crate::sync::Arc;
 use crate::sync::time::Instant;
 use crate::time::{until, within};
@@ -37,8 +39,8 @@ pub(crate) async fn upgrade(shared: &Arc<Shared>, share: &Share<Caller>, wait: W
     closing.as_mut().enable();
     shared.check_open()?;
     let hold = share.hold();
-    let options = &hold.options;
-    let limit = options.time_limit(wait);
+    let lock = &hold.lock;
+    let limit = wait.time_limit(lock.limits.operation_timeout);
     let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
     let mut upgrading = None;
     let stop = tokio::select! {
@@ -58,12 +60,12 @@ pub(crate) async fn upgrade(shared: &Arc<Shared>, share: &Share<Caller>, wait: W
                 }
                 (_, None) => {
                     let message = "the guard was downgraded, and only reads: release it, and acquire an upgradable one";
-                    Err(Error::new(ErrorKind::Misconfigured, message).with_name(&options.name))
+                    Err(Error::new(ErrorKind::Misconfigured, message).with_name(&lock.name))
                 }
             }
         } => return result,
         () = closing => shared.shut_down(),
-        () = until(deadline) => too_late(options, wait),
+        () = until(deadline) => too_late(lock, wait),
     };
     match upgrading {
         Some(upgrading) if stop.kind() != ErrorKind::ShutDown => upgrading.last_word(),
@@ -98,21 +100,17 @@ impl<'a> Upgrading<'a> {
         wait: WaitLimit,
         deadline: Option<Instant>,
     ) -> Self {
-        let options = &hold.options;
+        let options = &hold.lock.options;
         // The lease goes on, and the server must not end the new hold before it, should the former one be extended.
         let rest = hold.lease.valid_for();
-        let terms = Terms::new(options.ttl.max(rest.saturating_add(rest / 9))).until(deadline);
-        let terms = match &options.label {
-            Some(label) => terms.label(label.clone()),
-            None => terms,
+        let options = LockOptions {
+            ttl: options.ttl.max(rest.saturating_add(rest / 9)),
+            ..options.clone()
         };
-        let request = RequestOptions::new(options.name.clone(), terms)
+        let (request, control) = RequestOptions::new(hold.lock.name.clone(), Terms::until(options, deadline))
             .replacing(base)
-            .waits(wait.is_patient());
-        let (request, control) = match options.token_floor {
-            Some(floor) => request.token_above(floor).start(),
-            None => request.start(),
-        };
+            .waits(wait.is_patient())
+            .start();
         Self {
             shared,
             hold,
@@ -158,7 +156,7 @@ impl<'a> Upgrading<'a> {
                 }
                 Err(error) if self.is_no_news(&error) => {
                     if self.request.last_busy().is_none() {
-                        self.failure.get_or_insert(error.about(&self.hold.options.name));
+                        self.failure.get_or_insert(error.about(&self.hold.lock.name));
                     }
                     lease.ended().await;
                     return Err(self.lost());
@@ -166,12 +164,12 @@ impl<'a> Upgrading<'a> {
                 // The server has ended the hold that was to be replaced, or our lease has ended meanwhile.
                 Err(error) if error.is_lost() => return Err(self.lost()),
                 Err(error) => {
-                    let error = error.about(&self.hold.options.name);
+                    let error = error.about(&self.hold.lock.name);
                     self.is_left &= !self.request.was_certainly_not_sent(&error);
                     if !self.wait.is_patient() || !error.is_retryable() {
                         return Err(error);
                     }
-                    observe::acquire_failed(&self.hold.options.name, &error);
+                    observe::acquire_failed(&self.hold.lock.name, &error);
                     self.request.forget_busy();
                     self.failure = Some(error);
                     None
@@ -224,7 +222,7 @@ impl<'a> Upgrading<'a> {
             return Err(self.lost());
         }
         self.number = None;
-        observe::upgraded(&self.hold.options.name, token);
+        observe::upgraded(&self.hold.lock.name, token);
         if self.hold.lease.is_suspect() {
             // Because of a renewal of the former hold, perhaps: the next one tells.
             self.renew_now();
@@ -240,26 +238,26 @@ impl<'a> Upgrading<'a> {
     /// The hold that was to be upgraded has ended.
     fn lost(&self) -> Error {
         self.hold.lease.lose(LostCause::NotHeld);
-        let ended = || Error::new(ErrorKind::Lost, "the hold was lost").with_name(&self.hold.options.name);
+        let ended = || Error::new(ErrorKind::Lost, "the hold was lost").with_name(&self.hold.lock.name);
         self.hold.check().err().map_or_else(ended, Error::from)
     }
 
     /// The result of an upgrade whose time is up: false to those who ask once, if others hold the name too.
     fn last_word(&self) -> Result<bool> {
-        let options = &self.hold.options;
+        let lock = &self.hold.lock;
         let unreachable = self.request.unreachable().or(self.failure.clone());
         if let Some(cause) = unreachable {
-            return Err(too_late(options, self.wait).with_source(cause));
+            return Err(too_late(lock, self.wait).with_source(cause));
         }
         let Some(busy) = self.request.last_busy() else {
-            return Err(too_late(options, self.wait));
+            return Err(too_late(lock, self.wait));
         };
         let message = match self.wait {
             WaitLimit::Once => return Ok(false),
             WaitLimit::Within(limit) => format!("not upgraded {}", within(limit)),
             _ => "not upgraded at once".to_owned(),
         };
-        let error = Error::new(ErrorKind::TimedOut, message).with_name(&options.name);
+        let error = Error::new(ErrorKind::TimedOut, message).with_name(&lock.name);
         Err(match busy.holder {
             Some(holder) => error.with_holder(holder),
             None => error,
@@ -268,13 +266,13 @@ impl<'a> Upgrading<'a> {
 }
 
 /// The error of an upgrade that the server has not answered.
-fn too_late(options: &AcquireOptions, wait: WaitLimit) -> Error {
-    let limit = options.time_limit(wait).unwrap_or_default();
+fn too_late(lock: &CheckedLock, wait: WaitLimit) -> Error {
+    let limit = wait.time_limit(lock.limits.operation_timeout).unwrap_or_default();
     let message = format!(
         "the lock server did not answer {}: check that it is there",
         within(limit)
     );
-    Error::new(ErrorKind::Unavailable, message).with_name(&options.name)
+    Error::new(ErrorKind::Unavailable, message).with_name(&lock.name)
 }
 
 impl Drop for Upgrading<'_> {

@@ -12,17 +12,14 @@ use crate::token::FencingToken;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RequestOptions {
-    name: LockName,
-    terms: Terms,
-    mode: Mode,
-    waits: bool,
-    fixed: bool,
-    token_floor: Option<FencingToken>,
-    token_at_least: Option<FencingToken>,
-    reinstates: bool,
-    reserve: u32,
-    shows_token: bool,
-    replaces: Option<AcquireRequest>,
+    pub(super) name: LockName,
+    pub(super) terms: Terms,
+    pub(super) waits: bool,
+    pub(super) token_at_least: Option<FencingToken>,
+    pub(super) reinstates: bool,
+    pub(super) reserve: u32,
+    /// The holder id and the lease of the hold that it replaces.
+    pub(super) replaces: Option<(HolderId, Lease)>,
 }
 
 impl RequestOptions {
@@ -31,14 +28,10 @@ impl RequestOptions {
         Self {
             name,
             terms,
-            mode: Mode::default(),
             waits: true,
-            fixed: false,
-            token_floor: None,
             token_at_least: None,
             reinstates: false,
             reserve: 1,
-            shows_token: false,
             replaces: None,
         }
     }
@@ -46,7 +39,7 @@ impl RequestOptions {
     /// Sets how the name is held. Defaults to [`Mode::Exclusive`].
     #[must_use]
     pub fn mode(mut self, mode: Mode) -> Self {
-        self.mode = mode;
+        self.terms.options.mode = mode;
         self
     }
 
@@ -54,8 +47,8 @@ impl RequestOptions {
     /// lease of that hold, so that whoever watches the hold watches on.
     #[must_use]
     pub fn replacing(mut self, base: &AcquireRequest) -> Self {
-        self.mode = Mode::Exclusive;
-        self.replaces = Some(base.clone());
+        self.terms.options.mode = Mode::Exclusive;
+        self.replaces = Some((base.holder(), base.lease().clone()));
         self
     }
 
@@ -69,14 +62,14 @@ impl RequestOptions {
     /// Makes the lease fixed: granted for its TTL and never renewed.
     #[must_use]
     pub fn fixed(mut self, fixed: bool) -> Self {
-        self.fixed = fixed;
+        self.terms.options.fixed_lease = fixed;
         self
     }
 
     /// Asks for a token larger than this one, however far away it is. Later tokens of the name are larger too.
     #[must_use]
     pub fn token_above(mut self, floor: FencingToken) -> Self {
-        self.token_floor = Some(floor);
+        self.terms.options.token_floor = Some(floor);
         self
     }
 
@@ -106,34 +99,24 @@ impl RequestOptions {
     /// Has the status [show](AcquireRequest::shows_token) the grant's token.
     #[must_use]
     pub fn shows_token(mut self, shows: bool) -> Self {
-        self.shows_token = shows;
+        self.terms.options.shows_token = shows;
         self
     }
 
     /// Draws a holder id, makes an unarmed lease, and returns the request and its control.
     pub fn start(self) -> (AcquireRequest, RequestControl) {
         let lease = match &self.replaces {
-            Some(base) => base.lease().clone(),
-            None if self.fixed => Lease::fixed(self.name.clone()),
+            Some((_, lease)) => lease.clone(),
+            None if self.terms.options.fixed_lease => Lease::fixed(self.name.clone()),
             None => Lease::new(self.name.clone()),
         };
         let request = AcquireRequest(Arc::new(Shared {
-            name: self.name,
-            mode: self.mode,
             holder: HolderId::random(),
-            replaces: self.replaces.as_ref().map(AcquireRequest::holder),
-            fixed: self.fixed,
-            waits: self.waits,
-            token_floor: self.token_floor,
-            token_at_least: self.token_at_least,
-            reinstates: self.reinstates,
-            reserve: self.reserve,
-            shows_token: self.shows_token,
             lease,
             made: Instant::now(),
             state: Mutex::new(State {
-                longest_ttl: self.terms.ttl,
-                terms: self.terms,
+                longest_ttl: self.terms.options.ttl,
+                terms: self.terms.clone(),
                 changes: 0,
                 ttl_read: 0,
                 label_read: 0,
@@ -142,6 +125,7 @@ impl RequestOptions {
                 unreachable: None,
                 given_up: false,
             }),
+            started_as: self,
             changed: Notify::new(),
             connected: AtomicBool::new(false),
             was_sent: AtomicBool::new(false),

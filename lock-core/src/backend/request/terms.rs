@@ -1,48 +1,46 @@
-//! The terms of a request: TTL, minimum hold, label and deadline.
+//! The terms of a request: the options of its lock, and its deadline.
 
 use std::time::Duration;
 
+use crate::backend::options::LockOptions;
 use crate::sync::Arc;
 use crate::sync::time::Instant;
 
-/// The part of a request that may change while it waits.
+/// The options with which a name is requested, and until when. While a request waits, TTL, minimum hold, label and deadline
+/// may change.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Terms {
-    pub(super) ttl: Duration,
-    pub(super) minimum: Option<Duration>,
-    pub(super) label: Option<Arc<str>>,
+    pub(super) options: LockOptions,
     pub(super) deadline: Option<Instant>,
 }
 
 impl Terms {
     /// Terms with this ttl, no minimum hold, no label and no deadline.
     pub fn new(ttl: Duration) -> Self {
-        Self {
+        let options = LockOptions {
             ttl,
-            minimum: None,
-            label: None,
-            deadline: None,
-        }
+            ..LockOptions::default()
+        };
+        Self::until(options, None)
+    }
+
+    /// Terms with these options. Without a deadline, the request waits for ever.
+    pub(crate) fn until(options: LockOptions, deadline: Option<Instant>) -> Self {
+        Self { options, deadline }
     }
 
     /// Sets the [minimum hold](crate::backend::AcquireRequest::minimum). The ttl should be at least as long.
     #[must_use]
     pub fn minimum(mut self, minimum: Duration) -> Self {
-        self.minimum = Some(minimum);
+        self.options.minimum_hold = Some(minimum);
         self
     }
 
     /// Sets the holder's label.
     #[must_use]
     pub fn label(mut self, label: impl Into<Arc<str>>) -> Self {
-        self.label = Some(label.into());
-        self
-    }
-
-    /// Sets when the request's time is up; `None` for never.
-    pub(crate) fn until(mut self, deadline: Option<Instant>) -> Self {
-        self.deadline = deadline;
+        self.options.label = Some(label.into());
         self
     }
 
@@ -52,5 +50,12 @@ impl Terms {
         // A deadline past the end of the clock is none.
         self.deadline = Instant::now().checked_add(time);
         self
+    }
+}
+
+impl LockOptions {
+    /// Whether a request that changes to these options changes what the server was asked for.
+    pub(super) fn changes(&self, former: &Self) -> bool {
+        (self.ttl, self.minimum_hold) != (former.ttl, former.minimum_hold) || self.label != former.label
     }
 }

@@ -22,16 +22,25 @@ impl fmt::Display for Readable {
     }
 }
 
+/// The limits of a locker and its backend.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub(crate) capabilities: Capabilities,
-    /// How long an operation waits for a server that does not answer.
+    /// An operation waits this long for a server that does not answer. Defaults to 5 s.
     pub(crate) operation_timeout: Duration,
-    /// How many passes may follow each other.
+    /// At most this many passes follow each other. Defaults to 16.
     pub(crate) passes: u32,
 }
 
 impl Limits {
+    pub(crate) fn new(capabilities: Capabilities) -> Self {
+        Self {
+            capabilities,
+            operation_timeout: Duration::from_secs(5),
+            passes: 16,
+        }
+    }
+
     pub(crate) fn check_mode(&self, mode: Mode) -> Result<()> {
         let unsupported = |message: &'static str| Err(Error::new(ErrorKind::Unsupported, message));
         match mode {
@@ -183,11 +192,7 @@ mod tests {
     #[test]
     fn what_a_backend_cannot_keep_is_refused_and_says_what_it_can() {
         let capabilities = Capabilities::default().ttl_between(Duration::from_secs(1), Duration::from_secs(60));
-        let limits = Limits {
-            capabilities,
-            operation_timeout: Duration::from_secs(5),
-            passes: 16,
-        };
+        let limits = Limits::new(capabilities);
         let refusal = |ttl| limits.check_ttl(ttl).unwrap_err();
         assert_eq!(refusal(Duration::ZERO).kind(), ErrorKind::Misconfigured);
         assert!(refusal(Duration::from_millis(999)).to_string().contains("at least 1s"));

@@ -1,0 +1,65 @@
+//! How long an acquire waits.
+
+use std::time::Duration;
+
+use crate::time::within;
+
+/// How long an acquire waits for a name that is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WaitLimit {
+    /// Not at all, and that it is taken is no error.
+    Once,
+    /// So long; zero is one try, and a name that is taken is a timeout.
+    Within(Duration),
+    /// So long, which is what is left of the limit for several locks.
+    Rest(Rest),
+    Forever,
+}
+
+/// What is left for one lock of the limit that a caller gave for several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Rest {
+    pub(crate) left: Duration,
+    /// As the caller gave it.
+    pub(crate) limit: Duration,
+    /// For how many locks.
+    pub(crate) locks: usize,
+    /// Whether the server said just now that one of them is taken.
+    pub(crate) is_crowded: bool,
+}
+
+impl WaitLimit {
+    pub(crate) fn is_patient(self) -> bool {
+        match self {
+            Self::Once => false,
+            Self::Within(limit) => !limit.is_zero(),
+            Self::Rest(_) | Self::Forever => true,
+        }
+    }
+
+    /// How long the acquire may take in all: a single try, as long as a server may take to answer.
+    pub(crate) fn time_limit(self, operation_timeout: Duration) -> Option<Duration> {
+        match self {
+            Self::Within(limit) if self.is_patient() => Some(limit),
+            Self::Rest(rest) => Some(rest.left),
+            Self::Once | Self::Within(_) => Some(operation_timeout),
+            Self::Forever => None,
+        }
+    }
+
+    /// Whether most of the caller's time was spent on locks that were taken. If the server does not answer in the rest, it
+    /// is not silent.
+    pub(crate) fn was_spent_waiting(self) -> bool {
+        matches!(self, Self::Rest(rest) if rest.is_crowded && rest.left < rest.limit / 2)
+    }
+}
+
+impl Rest {
+    /// The end of a sentence that says how long nothing was acquired.
+    pub(crate) fn text(self) -> String {
+        match self.locks {
+            1 => within(self.limit),
+            locks => format!("{}, the limit for all {locks} locks", within(self.limit)),
+        }
+    }
+}
