@@ -27,6 +27,7 @@ pub use self::revoke::{Revoke, Revoked};
 pub use self::sent_at::SentAt;
 pub use self::status::{HolderStatus, LockStatus, WaiterStatus, since_of_token};
 pub use crate::lost::LostCause;
+pub use crate::runtime::UNDRIVEN_AFTER;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::guarantee::{Guarantee, Verdict};

@@ -4,6 +4,7 @@
 //! backends share, since backends do not depend on each other:
 //!
 //! - [`claims`]: acquires that were never answered, which the server may execute after their end;
+//! - [`runtime`]: whether anybody drives the runtime of a connection;
 //! - [`url`]: parameters of URLs, and their errors;
 //! - [`identify`]: the error that names a server of another kind.
 //!
@@ -14,4 +15,5 @@
 
 pub mod claims;
 pub mod identify;
+pub mod runtime;
 pub mod url;

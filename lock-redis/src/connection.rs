@@ -47,7 +47,6 @@ pub(crate) mod inbox;
 mod member;
 mod sentinel;
 mod session;
-mod signals;
 mod state;
 mod supervisor;
 mod takeover;

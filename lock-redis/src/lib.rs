@@ -55,7 +55,7 @@
 //!   16, and each answer raises it by one. So new acquires are answered in time soon after an outage. What cancelled acquires
 //!   left is undone by up to 100 names in one script.
 //! - **Any runtime.** The connection lives on the Tokio runtime that used it first. If that runtime ends, or nobody drives
-//!   it, a request on another runtime connects there: at once, or after half a second.
+//!   it, a request on another runtime connects there: at once, or after 0.75 to 1.5 s.
 //! - **Full memory.** A server at its `maxmemory` refuses new locks and new waiters. Waiters in the queue are still granted
 //!   the lock, and holds are renewed, passed on and released, also where replicas have to acknowledge.
 //!
@@ -144,7 +144,7 @@
 //! - A hold survives any round trip below 0.4 of its TTL, if that is below the response timeout too
 //!   ([5 s](RedisConfig::with_response_timeout)), and if a connection, which takes about five round trips, is made within
 //!   the connect timeout ([5 s](RedisConfig::with_connect_timeout)).
-//! - If nobody drives the runtime of the connection, a hold with a TTL below 2 s may expire before another runtime has
+//! - If nobody drives the runtime of the connection, a hold with a TTL below 4 s may expire before another runtime has
 //!   taken over.
 //! - Behind more than 500 entries of ended processes, the release searches for a waiter in several steps. A request that
 //!   arrives in between may get the lock first.

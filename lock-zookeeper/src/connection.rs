@@ -15,7 +15,6 @@ mod granted;
 mod heartbeat;
 mod keep_alive;
 mod room;
-mod runtime_check;
 mod session;
 mod sessions;
 mod supervisor;

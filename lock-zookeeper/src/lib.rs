@@ -160,7 +160,7 @@
 //!   has joined or left the queue since.
 //! - A [list](lock_core::Locker::list) reads the names of all directories under the root path for each page. It fails as
 //!   [`Denied`](lock_core::ErrorKind::Denied) at a directory that the configured user may not read.
-//! - A session runs on one runtime: that of its first use. If that runtime ends, or is not driven for 1.5 s while a
+//! - A session runs on one runtime: that of its first use. If that runtime ends, or is not driven for 0.75 s while a
 //!   request from another runtime waits, the session is ended, and its holds and places are lost. The next request gets a
 //!   new session on its own runtime.
 //! - When a session ends, one transaction names all its nodes. If it is too large, the servers of an ensemble cannot read

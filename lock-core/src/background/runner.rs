@@ -4,7 +4,6 @@
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::task::Poll;
-use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt, poll_fn};
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -15,13 +14,11 @@ use super::keeper::{Keeper, Look, Runner};
 use super::schedule::{Checked, ScheduledHold};
 use super::undos::Undos;
 use crate::error::{Error, ErrorKind, Result};
+use crate::runtime::UNDRIVEN_AFTER;
 use crate::sync::Arc;
 use crate::sync::time::{Instant, sleep};
 use crate::time::until;
 use crate::{observe, runtime};
-
-/// If the runner in charge has not looked for this long, nobody drives its runtime.
-const WATCH: Duration = Duration::from_millis(750);
 
 /// Sees to it that the keeper has a runner on this runtime.
 ///
@@ -134,7 +131,7 @@ impl Running {
             tokio::select! {
                 biased;
                 () = self.runner.wake.notified() => {}
-                () = sleep(WATCH) => {
+                () = sleep(UNDRIVEN_AFTER) => {
                     let now = keeper.look();
                     if Look::is_stuck(before, now) {
                         keeper.take_over(number);

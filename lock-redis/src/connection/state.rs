@@ -8,17 +8,16 @@ use std::time::Duration;
 
 use lock_core::backend::{HolderId, Lease};
 use lock_core::{Error, ErrorKind};
+use lock_kit::runtime::RuntimeCheck;
 use parking_lot::Mutex;
 use redis::RedisError;
-use tokio::runtime::Id;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use super::dial::Dial;
 use super::inbox::Inbox;
 use super::session::Session;
-use super::signals::Signals;
 use crate::error::{is_permanent, lock_error};
 use crate::protocol::PubSub;
 
@@ -41,7 +40,7 @@ impl Shared {
         self.state.send_if_modified(|state| {
             state.wanted_until = state.wanted_until.max(deadline);
             if let Some(supervisor) = &state.supervisor {
-                supervisor.signals.request_dial();
+                supervisor.dial_requested.notify_one();
             }
             false
         });
@@ -108,11 +107,11 @@ pub(super) enum Phase {
     Up(Session),
 }
 
-/// The task that connects, and the runtime on which it lives.
+/// The task that connects.
 pub(super) struct SupervisorHandle {
     pub(super) task: AbortHandle,
-    pub(super) runtime: Id,
-    pub(super) signals: Arc<Signals>,
+    pub(super) runtime_check: Arc<RuntimeCheck>,
+    pub(super) dial_requested: Arc<Notify>,
 }
 
 impl State {

@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -10,13 +11,14 @@ use backon::{BackoffBuilder, ExponentialBuilder};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use lock_core::{Error, ErrorKind};
+use lock_kit::runtime::RuntimeCheck;
 use redis::{RedisResult, Value};
+use tokio::sync::Notify;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, sleep_until, timeout};
 
 use super::dial::Dialed;
 use super::heartbeat::{Beat, Heartbeat, Since};
 use super::session::Session;
-use super::signals::Signals;
 use super::state::{Phase, Shared, State};
 use crate::error::{is_permanent, is_reply};
 
@@ -27,18 +29,22 @@ pub(super) const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
 /// for it any more, or when the failure is permanent; one that was reached once is tried for ever.
 pub(super) async fn supervise(supervisor: Supervisor) {
     supervisor.has_begun.store(true, Ordering::SeqCst);
-    tokio::select! {
-        () = supervisor.run() => {}
-        never = supervisor.signals.respond() => match never {},
-        never = supervisor.shared.dialer.watch() => match never {},
-    }
+    let task = async {
+        tokio::select! {
+            () = supervisor.run() => {}
+            never = supervisor.shared.dialer.watch() => match never {},
+        }
+    };
+    supervisor.runtime_check.watch(task).await;
 }
 
 /// A supervisor may change the state as long as its epoch is the newest. If its runtime ends, it reports that.
 pub(super) struct Supervisor {
     pub(super) shared: Arc<Shared>,
     pub(super) epoch: u64,
-    pub(super) signals: Arc<Signals>,
+    pub(super) runtime_check: Arc<RuntimeCheck>,
+    /// Notified to connect at once.
+    pub(super) dial_requested: Arc<Notify>,
     pub(super) has_begun: Arc<AtomicBool>,
 }
 
@@ -73,7 +79,7 @@ impl Supervisor {
         };
         tokio::select! {
             () = sleep(reconnect_pause(failures)) => {}
-            () = self.signals.dial_requested() => {}
+            () = self.dial_requested.notified() => {}
             () = self.shared.dialer.moved() => {}
         }
         if let Some(last_dial) = last_dial {
@@ -87,7 +93,8 @@ impl Supervisor {
         // before it failed says more.
         let mut limit = shared.connect_timeout;
         let mut cut_short = None;
-        self.signals.clear_requests();
+        // This try is for all requests until now.
+        pin!(self.dial_requested.notified()).enable();
         shared.state.send_if_modified(|state| {
             if state.epoch == self.epoch {
                 let now = Instant::now();

@@ -3,13 +3,12 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use lock_core::{Error, ErrorKind, Result};
+use lock_kit::runtime::RuntimeCheck;
 use tokio::runtime::Handle;
-use tokio::time::sleep;
+use tokio::sync::Notify;
 
-use super::signals::{RESPONSE_TIME, Signals};
 use super::state::{Phase, Shared, State, SupervisorHandle};
 use super::supervisor::{self, Supervisor};
 
@@ -34,12 +33,14 @@ pub(super) fn start_supervisor(shared: &Arc<Shared>, condition: impl FnOnce(&Sta
         if !condition(state) {
             return false;
         }
-        let (signals, has_begun) = (Arc::new(Signals::default()), Arc::new(AtomicBool::new(false)));
-        signals.request_dial();
+        let (runtime_check, has_begun) = (Arc::new(RuntimeCheck::new()), Arc::new(AtomicBool::new(false)));
+        let dial_requested = Arc::new(Notify::new());
+        dial_requested.notify_one();
         let task = runtime.spawn(supervisor::supervise(Supervisor {
             shared: shared.clone(),
             epoch: state.epoch + 1,
-            signals: signals.clone(),
+            runtime_check: runtime_check.clone(),
+            dial_requested: dial_requested.clone(),
             has_begun: has_begun.clone(),
         }));
         is_refused = task.is_finished() && !has_begun.load(Ordering::SeqCst);
@@ -54,8 +55,8 @@ pub(super) fn start_supervisor(shared: &Arc<Shared>, condition: impl FnOnce(&Sta
         state.phase = Phase::Connecting;
         former = state.supervisor.replace(SupervisorHandle {
             task: task.abort_handle(),
-            runtime: runtime.id(),
-            signals,
+            runtime_check,
+            dial_requested,
         });
         true
     });
@@ -75,25 +76,19 @@ pub(super) fn start_supervisor(shared: &Arc<Shared>, condition: impl FnOnce(&Sta
 /// Watches the supervisor: if nobody drives its runtime, another one takes over in the caller's runtime. To be polled
 /// by a caller that waits for a message from the server.
 pub(super) async fn watch_supervisor(shared: &Arc<Shared>) -> Infallible {
-    const LONGEST: Duration = Duration::from_secs(1);
-    let here = Handle::try_current().ok().map(|runtime| runtime.id());
-    let mut pause = RESPONSE_TIME;
     loop {
         let elsewhere = {
             let state = shared.state.borrow();
             let supervisor = state.supervisor.as_ref();
-            let elsewhere = supervisor.filter(|supervisor| Some(supervisor.runtime) != here);
-            elsewhere.map(|supervisor| (state.epoch, supervisor.signals.clone()))
+            let elsewhere = supervisor.filter(|supervisor| !supervisor.runtime_check.is_here());
+            elsewhere.map(|supervisor| (state.epoch, supervisor.runtime_check.clone()))
         };
-        let Some((epoch, signals)) = elsewhere else {
+        let Some((epoch, runtime_check)) = elsewhere else {
             // As long as this runtime is driven, the supervisor is.
             return std::future::pending().await;
         };
-        sleep(pause).await;
-        pause = LONGEST.min(2 * pause);
-        if !signals.responds().await {
-            // Fails in a runtime that is ending, where nobody waits for long.
-            let _ = start_supervisor(shared, |state| state.epoch == epoch);
-        }
+        runtime_check.undriven().await;
+        // Fails in a runtime that is ending, where nobody waits for long.
+        let _ = start_supervisor(shared, |state| state.epoch == epoch);
     }
 }

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lock_core::{Error, ErrorKind, Result};
+use lock_kit::runtime::RuntimeCheck;
 use tokio::time::{sleep, timeout};
 use zookeeper_client::{Client, CreateMode, Error as DriverError, SessionInfo};
 
 use super::backoff;
 use super::driver::{Connection, DialError};
 use super::heartbeat::Heartbeat;
-use super::runtime_check::RuntimeCheck;
 use super::session::Session;
 use crate::config::ZooKeeperConfig;
 use crate::error;

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use lock_core::backend::{Armed, HolderId, Lease, LostCause, SentAt};
 use lock_core::{Error, HoldState, Result};
+use lock_kit::runtime::RuntimeCheck;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -20,7 +21,6 @@ use super::budget::Budget;
 use super::driver::Connection;
 use super::heartbeat::{self, Heartbeat, HeartbeatRecord};
 use super::room::Room;
-use super::runtime_check::RuntimeCheck;
 use crate::config::{HeartbeatKind, ZooKeeperConfig};
 use crate::error;
 use crate::names;

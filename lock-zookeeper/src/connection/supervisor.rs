@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use lock_core::{Error, ErrorKind, Result};
+use lock_kit::runtime::RuntimeCheck;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout};
@@ -15,7 +16,6 @@ use super::backoff::{self, Backoff, MAX_DELAY, MIN_DELAY};
 use super::driver::Connection;
 use super::establish::{close, closed, connect};
 use super::granted::GrantedTimeout;
-use super::runtime_check::RuntimeCheck;
 use super::session::Session;
 use crate::config::ZooKeeperConfig;
 use crate::error::{self, catch_panic};
@@ -294,8 +294,6 @@ impl Drop for ReportEnd {
             };
             *status = Status::Gone(session);
         });
-        // No caller needs to wait for a response any more.
-        self.0.runtime_check.respond_now();
     }
 }
 
@@ -322,16 +320,18 @@ impl Keeper {
             join_all(orphans.into_iter().map(|session| close(&self.config, session))).await;
             std::future::pending::<()>().await;
         };
-        tokio::select! {
-            biased;
-            () = task.stop.notified() => {}
-            error = catch_panic(self.keep_sessions(task)) => {
-                let error = error.unwrap_or_else(|panic| panic);
-                task.publish(Status::Failed(error, Instant::now()));
+        let keeping = async {
+            tokio::select! {
+                biased;
+                () = task.stop.notified() => {}
+                error = catch_panic(self.keep_sessions(task)) => {
+                    let error = error.unwrap_or_else(|panic| panic);
+                    task.publish(Status::Failed(error, Instant::now()));
+                }
+                () = closing => {}
             }
-            never = task.runtime_check.respond() => match never {},
-            () = closing => {}
-        }
+        };
+        task.runtime_check.watch(keeping).await;
     }
 
     /// Keeps one session after the other, until an error that retrying does not mend.
