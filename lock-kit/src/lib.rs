@@ -3,6 +3,7 @@
 //! [`lock_core`] has the contract and the policy, and a backend the protocol of its server. This crate has the mechanisms that
 //! backends share, since backends do not depend on each other:
 //!
+//! - [`backoff`]: pauses between tries;
 //! - [`claims`]: acquires that were never answered, which the server may execute after their end;
 //! - [`runtime`]: whether anybody drives the runtime of a connection;
 //! - [`url`]: parameters of URLs, and their errors;
@@ -13,6 +14,7 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
+pub mod backoff;
 pub mod claims;
 pub mod identify;
 pub mod runtime;

@@ -3,8 +3,8 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use backon::{BackoffBuilder, ExponentialBuilder};
 use lock_core::{Error, ErrorKind, Result};
+use lock_kit::backoff::pauses;
 use sqlx::error::BoxDynError;
 use sqlx::mysql::{MySqlArguments, MySqlConnection, MySqlDatabaseError, MySqlPool, MySqlRow};
 use sqlx::{Arguments, AssertSqlSafe, Column, Connection, Encode, MySql, Row, Type, TypeInfo, query, query_with};
@@ -179,12 +179,7 @@ impl OptimisticLock {
     where
         K: for<'q> Encode<'q, MySql> + Type<MySql> + Clone + Send,
     {
-        let mut pauses = ExponentialBuilder::default()
-            .with_min_delay(FIRST_PAUSE)
-            .with_max_delay(LONGEST_PAUSE)
-            .with_jitter()
-            .without_max_times()
-            .build();
+        let mut pauses = pauses(FIRST_PAUSE, LONGEST_PAUSE);
         for attempt in 1..=self.attempts.get() {
             let mut connection = pool.acquire().await.map_err(|error| self.sql_error(error))?;
             let begun = connection.begin_with(BEGIN).await;

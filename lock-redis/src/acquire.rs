@@ -5,9 +5,9 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
-use backon::{BackoffBuilder, ExponentialBuilder};
 use lock_core::backend::{AcquireRequest, Attempt, Busy};
 use lock_core::{Error, ErrorKind, Result};
+use lock_kit::backoff::pauses;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -312,12 +312,7 @@ fn refresh_after(
 /// The pauses between requests as long as the holder is a foreign client, which wakes nobody: from 5 ms up to 50 ms, and
 /// with jitter up to as much again.
 fn polls() -> impl Iterator<Item = Duration> + Send {
-    ExponentialBuilder::default()
-        .with_min_delay(Duration::from_millis(5))
-        .with_max_delay(Duration::from_millis(50))
-        .with_jitter()
-        .without_max_times()
-        .build()
+    pauses(Duration::from_millis(5), Duration::from_millis(50))
 }
 
 #[cfg(test)]

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use backon::{BackoffBuilder, ExponentialBuilder};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use lock_core::{Error, ErrorKind};
+use lock_kit::backoff::{DIAL_SPACING, pauses};
 use lock_kit::runtime::RuntimeCheck;
 use redis::{RedisResult, Value};
 use tokio::sync::Notify;
@@ -21,9 +21,6 @@ use super::heartbeat::{Beat, Heartbeat, Since};
 use super::session::Session;
 use super::state::{Phase, Shared, State};
 use crate::error::{is_permanent, is_reply};
-
-/// The shortest time between two tries to connect, however many request one.
-pub(super) const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
 
 /// Keeps a connection up until a newer supervisor takes over. A server that was never reached is given up when nobody waits
 /// for it any more, or when the failure is permanent; one that was reached once is tried for ever.
@@ -83,7 +80,7 @@ impl Supervisor {
             () = self.shared.dialer.moved() => {}
         }
         if let Some(last_dial) = last_dial {
-            sleep_until(last_dial + SHORTEST_PAUSE).await;
+            sleep_until(last_dial + DIAL_SPACING).await;
         }
     }
 
@@ -275,13 +272,8 @@ fn reconnect_pause(failures: u32) -> Duration {
     let Some(earlier) = failures.checked_sub(1) else {
         return Duration::ZERO;
     };
-    let mut pauses = ExponentialBuilder::default()
-        .with_min_delay(FIRST)
-        .with_max_delay(LONGEST)
-        .with_jitter()
-        .without_max_times()
-        .build();
-    pauses.nth(earlier.min(STEPS) as usize).unwrap_or(LONGEST)
+    let pause = pauses(FIRST, LONGEST).nth(earlier.min(STEPS) as usize);
+    pause.unwrap_or(LONGEST)
 }
 
 #[cfg(test)]

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use lock_core::{ErrorKind, Guarantee, Verdict};
+use lock_kit::backoff::DIAL_SPACING;
 use parking_lot::Mutex;
 use tokio::time::sleep;
 
 use super::dial::Dialed;
-use super::supervisor::SHORTEST_PAUSE;
 use super::*;
 
 const MS: Duration = Duration::from_millis(1);
@@ -154,7 +154,7 @@ async fn whoever_wants_a_connection_cuts_the_pause_short() {
         let (asked, dials) = (Instant::now(), server.dials());
         failure(&connection).await;
         let waited = asked.elapsed();
-        assert!(waited <= SHORTEST_PAUSE, "{waited:?}");
+        assert!(waited <= DIAL_SPACING, "{waited:?}");
         assert_eq!(server.dials(), dials + 1, "it failed without a try, or after several");
     }
 }
@@ -175,7 +175,7 @@ async fn many_who_want_a_connection_have_one_dial_at_a_time_and_not_too_many() {
                     let (asked, dials) = (Instant::now(), server.dials());
                     failure(&connection).await;
                     assert!(server.dials() > dials, "it failed without a try of its own");
-                    assert!(asked.elapsed() <= 2 * (SHORTEST_PAUSE + server.takes));
+                    assert!(asked.elapsed() <= 2 * (DIAL_SPACING + server.takes));
                     sleep(caller * MS).await;
                 }
             })
@@ -187,7 +187,7 @@ async fn many_who_want_a_connection_have_one_dial_at_a_time_and_not_too_many() {
     let pauses = server.pauses();
     assert!(pauses.len() > 100, "{} dials in 10 s", pauses.len());
     let shortest = pauses.iter().min().expect("several");
-    assert!(*shortest >= SHORTEST_PAUSE, "{shortest:?}");
+    assert!(*shortest >= DIAL_SPACING, "{shortest:?}");
 }
 
 #[tokio::test(start_paused = true)]

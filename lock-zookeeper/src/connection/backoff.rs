@@ -3,12 +3,10 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use backon::{BackoffBuilder, ExponentialBuilder};
+use lock_kit::backoff::{DIAL_SPACING, pauses};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until};
 
-/// The shortest time from the beginning of one attempt to the next.
-pub(crate) const MIN_DELAY: Duration = Duration::from_millis(50);
 /// The longest delay, without jitter.
 pub(crate) const MAX_DELAY: Duration = Duration::from_secs(2);
 /// The longest delay while a request waits.
@@ -16,12 +14,7 @@ const MAX_DELAY_WHILE_REQUESTED: Duration = Duration::from_millis(250);
 
 /// The delays after failed attempts in a row: they double up to `longest`; jitter adds up to as much again.
 pub(crate) fn delays(longest: Duration) -> impl Iterator<Item = Duration> + Send {
-    let delays = ExponentialBuilder::default()
-        .with_min_delay(MIN_DELAY)
-        .with_max_delay(longest.clamp(MIN_DELAY, MAX_DELAY))
-        .with_jitter()
-        .without_max_times();
-    delays.build()
+    pauses(DIAL_SPACING, longest.clamp(DIAL_SPACING, MAX_DELAY))
 }
 
 /// Counts the requests that wait for a connection.
@@ -43,7 +36,7 @@ impl Backoff {
     pub(crate) async fn wait(&self, began: Instant, longest: Duration) {
         let asked = async {
             self.asked.notified().await;
-            sleep_until(began + MIN_DELAY).await;
+            sleep_until(began + DIAL_SPACING).await;
         };
         let awaited = async {
             loop {
@@ -88,14 +81,14 @@ mod tests {
         let backoff = Backoff::default();
         assert_eq!(delay(&backoff).await, LONG);
         let pending = backoff.add_request();
-        assert_eq!(delay(&backoff).await, MIN_DELAY);
+        assert_eq!(delay(&backoff).await, DIAL_SPACING);
         assert_eq!(delay(&backoff).await, MAX_DELAY_WHILE_REQUESTED);
         let another = async {
-            sleep(MIN_DELAY * 2).await;
+            sleep(DIAL_SPACING * 2).await;
             backoff.add_request()
         };
         let (waited, another) = tokio::join!(delay(&backoff), another);
-        assert_eq!(waited, MIN_DELAY * 2);
+        assert_eq!(waited, DIAL_SPACING * 2);
         drop((pending, another));
         assert_eq!(delay(&backoff).await, LONG);
     }

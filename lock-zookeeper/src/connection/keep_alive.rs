@@ -8,10 +8,11 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use lock_core::{Error, ErrorKind};
+use lock_kit::backoff::DIAL_SPACING;
 use tokio::time::{Instant, sleep, sleep_until};
 use zookeeper_client::{Error as DriverError, SessionState};
 
-use super::backoff::{Backoff, MAX_DELAY, MIN_DELAY, delays};
+use super::backoff::{Backoff, MAX_DELAY, delays};
 use super::driver::{Connection, DialError};
 use super::heartbeat::{self, Heartbeat};
 use super::session::Session;
@@ -79,7 +80,7 @@ impl Session {
     ) -> Result<Connection, DriverError> {
         let mut delays = delays(self.interval());
         // At once, unless its connections end as soon as they begin.
-        sleep_until(*dialed + MIN_DELAY).await;
+        sleep_until(*dialed + DIAL_SPACING).await;
         loop {
             *dialed = Instant::now();
             let failure = match Connection::dial(config, Some(&self.info)).await {

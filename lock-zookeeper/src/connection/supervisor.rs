@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use lock_core::{Error, ErrorKind, Result};
+use lock_kit::backoff::DIAL_SPACING;
 use lock_kit::runtime::RuntimeCheck;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout};
 use zookeeper_client::SessionInfo;
 
-use super::backoff::{self, Backoff, MAX_DELAY, MIN_DELAY};
+use super::backoff::{self, Backoff, MAX_DELAY};
 use super::driver::Connection;
 use super::establish::{close, closed, connect};
 use super::granted::GrantedTimeout;
@@ -363,7 +364,7 @@ impl Keeper {
 /// How long no new task follows a failed one.
 fn delay_after(earlier_failures: u32) -> Duration {
     // Doubled six times, it is longer than the longest.
-    (MIN_DELAY * 2_u32.pow(earlier_failures.min(6))).min(MAX_DELAY)
+    (DIAL_SPACING * 2_u32.pow(earlier_failures.min(6))).min(MAX_DELAY)
 }
 
 #[cfg(test)]
@@ -372,8 +373,8 @@ mod tests {
 
     #[test]
     fn failures_in_a_row_are_tried_again_ever_later() {
-        assert_eq!(delay_after(0), MIN_DELAY);
-        assert_eq!(delay_after(1), 2 * MIN_DELAY);
+        assert_eq!(delay_after(0), DIAL_SPACING);
+        assert_eq!(delay_after(1), 2 * DIAL_SPACING);
         assert!(delay_after(5) < MAX_DELAY);
         assert_eq!(delay_after(6), MAX_DELAY);
         assert_eq!(delay_after(u32::MAX), MAX_DELAY);

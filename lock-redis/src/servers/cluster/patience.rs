@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use backon::{BackoffBuilder, ExponentialBuilder};
+use lock_kit::backoff::pauses;
 use tokio::time::{Instant, sleep, sleep_until};
 
 /// The pauses of one request, until its time is over.
@@ -18,7 +18,7 @@ impl Patience {
     pub(super) fn new(limit: Duration) -> Self {
         Self {
             deadline: Instant::now() + limit,
-            pauses: Box::new(pauses()),
+            pauses: Box::new(pauses(FIRST, LONGEST)),
             knows_better: false,
             moves: 0,
         }
@@ -45,17 +45,8 @@ impl Patience {
     }
 }
 
+const FIRST: Duration = Duration::from_millis(2);
 const LONGEST: Duration = Duration::from_millis(50);
-
-/// From 2 ms up to 50 ms, and with jitter up to as much again.
-fn pauses() -> impl Iterator<Item = Duration> + Send {
-    ExponentialBuilder::default()
-        .with_min_delay(Duration::from_millis(2))
-        .with_max_delay(LONGEST)
-        .with_jitter()
-        .without_max_times()
-        .build()
-}
 
 #[cfg(test)]
 mod tests {
