@@ -6,7 +6,7 @@
 //! - [`backoff`]: pauses between tries;
 //! - [`claims`]: acquires that were never answered, which the server may execute after their end;
 //! - [`runtime`]: whether anybody drives the runtime of a connection;
-//! - [`url`]: parameters of URLs, and their errors;
+//! - [`url`]: parameters of URLs and their values, special characters, and the errors for them;
 //! - [`identify`]: the error that names a server of another kind.
 //!
 //! TLS is a crate of its own, `lock-tls`: a user meets its types, and a backend without TLS compiles none of it.

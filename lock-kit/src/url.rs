@@ -1,7 +1,96 @@
-//! Parts of URLs that all backends have in common.
+//! Parts of URLs that all backends have in common, and their errors. None shows a value, which may be a part of a password that
+//! was not percent-encoded.
+
+use std::borrow::Cow;
+use std::str::FromStr;
+use std::time::Duration;
+
+use lock_core::{Error, ErrorKind, Result};
 
 mod credentials;
 mod parameters;
 
 pub use credentials::{PasswordParameters, two_passwords};
 pub use parameters::unknown_parameter;
+
+/// How to write special characters: the end of most errors for a URL.
+pub const ENCODE: &str =
+    "in user, password and path, write / as %2F, ? as %3F, # as %23, & as %26, @ as %40 and % as %25";
+
+/// An error of the configuration: [`ErrorKind::Misconfigured`].
+pub fn misconfigured(message: impl Into<Cow<'static, str>>) -> Error {
+    Error::new(ErrorKind::Misconfigured, message)
+}
+
+/// The error for a URL in which a special character stands as it is.
+pub fn not_encoded() -> Error {
+    misconfigured(format!(
+        "a special character in the URL is not percent-encoded: {ENCODE}"
+    ))
+}
+
+/// Refuses a URL whose host may be a part of a password instead. A `/`, `?` or `#` ends the part of a URL that holds the password,
+/// so if one in the password is not encoded, the `@` before the real host comes after it.
+///
+/// # Errors
+/// [`not_encoded`].
+///
+/// # Examples
+/// ```
+/// # use lock_kit::url::check_encoded;
+/// assert!(check_encoded("redis://user:pa%2Fss@host/1").is_ok());
+/// assert!(check_encoded("redis://user:pa/ss@host/1").is_err());
+/// ```
+pub fn check_encoded(url: &str) -> Result<()> {
+    let (_, rest) = url.split_once("://").unwrap_or_default();
+    match rest.find(['/', '?', '#']).is_some_and(|end| rest[end..].contains('@')) {
+        true => Err(not_encoded()),
+        false => Ok(()),
+    }
+}
+
+/// The value of a parameter that is a time with its unit, such as `3s` or `500ms`.
+///
+/// # Errors
+/// [`ErrorKind::Misconfigured`] for anything else.
+pub fn duration(name: &str, value: &str) -> Result<Duration> {
+    // Its error would show the value.
+    humantime::parse_duration(value)
+        .map_err(|_| misconfigured(format!("{name} in the URL is no duration: write 3s or 500ms; {ENCODE}")))
+}
+
+/// The value of a parameter that is a number.
+///
+/// # Errors
+/// [`ErrorKind::Misconfigured`] for anything else.
+pub fn number<N: FromStr>(name: &str, value: &str) -> Result<N> {
+    let number = value.parse();
+    number.map_err(|_| {
+        misconfigured(format!(
+            "{name} in the URL is no number: write a number such as 2; {ENCODE}"
+        ))
+    })
+}
+
+/// The value of a parameter that is one of some words.
+///
+/// # Errors
+/// [`ErrorKind::Misconfigured`] for anything else, with the words.
+///
+/// # Examples
+/// ```
+/// # use lock_kit::url::choice;
+/// let choices = [("on", true), ("off", false)];
+/// assert!(choice("checks", "on", &choices)?);
+/// let error = choice("checks", "yes", &choices).unwrap_err();
+/// assert!(error.to_string().starts_with("the value of checks in the URL is none of on, off; "));
+/// # Ok::<(), lock_core::Error>(())
+/// ```
+pub fn choice<T: Copy>(name: &str, value: &str, choices: &[(&str, T)]) -> Result<T> {
+    let chosen = choices.iter().find(|(word, _)| *word == value);
+    chosen.map(|(_, choice)| *choice).ok_or_else(|| {
+        let words: Vec<_> = choices.iter().map(|(word, _)| *word).collect();
+        let words = words.join(", ");
+        misconfigured(format!("the value of {name} in the URL is none of {words}; {ENCODE}"))
+    })
+}

@@ -4,7 +4,8 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use lock_core::{CredentialSource, Error, ErrorKind, Result};
+use lock_core::{CredentialSource, Result};
+use lock_kit::url::misconfigured;
 use lock_tls::Tls;
 use sqlx::ConnectOptions;
 use sqlx::mysql::{MySqlConnectOptions, MySqlPool, MySqlSslMode};
@@ -393,10 +394,6 @@ impl fmt::Debug for MySqlConfig {
             .field("tls", &self.tls)
             .finish_non_exhaustive()
     }
-}
-
-fn misconfigured(message: impl Into<std::borrow::Cow<'static, str>>) -> Error {
-    Error::new(ErrorKind::Misconfigured, message)
 }
 
 #[cfg(test)]

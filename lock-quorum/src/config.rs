@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use lock_core::{Error, ErrorKind, Result};
+use lock_core::Result;
+use lock_kit::url::{duration, misconfigured};
 
 /// The settings of a quorum.
 ///
@@ -102,14 +103,10 @@ impl QuorumConfig {
     }
 
     fn set(&mut self, option: &str) -> Result<()> {
-        let duration = |value: &str| {
-            let duration = humantime::parse_duration(value);
-            duration.map_err(|_| misconfigured("a duration of a quorum's URL has no unit: write 3s or 500ms"))
-        };
         match option.split_once('=') {
-            Some(("patience", value)) => self.patience = duration(value)?,
+            Some(("patience", value)) => self.patience = duration("patience", value)?,
             Some(("restart_delay", value)) => {
-                self.restart_delay = Some(duration(value)?).filter(|delay| !delay.is_zero())
+                self.restart_delay = Some(duration("restart_delay", value)?).filter(|delay| !delay.is_zero())
             }
             _ => {
                 let message = "unknown parameter of a quorum: the first part of its URL may have `patience` and \
@@ -131,12 +128,10 @@ impl QuorumConfig {
     }
 }
 
-fn misconfigured(message: &'static str) -> Error {
-    Error::new(ErrorKind::Misconfigured, message)
-}
-
 #[cfg(test)]
 mod tests {
+    use lock_core::ErrorKind;
+
     use super::*;
 
     #[test]

@@ -5,7 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::{CredentialSource, Error, ErrorKind, Result};
+use lock_core::{CredentialSource, Result};
+use lock_kit::url::misconfigured;
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
 
 use crate::probe::Checks;
@@ -379,11 +380,7 @@ impl fmt::Debug for RedisConfig {
     }
 }
 
-fn misconfigured(message: impl Into<std::borrow::Cow<'static, str>>) -> Error {
-    Error::new(ErrorKind::Misconfigured, message)
-}
-
 #[cfg(not(feature = "tls"))]
-fn without_feature() -> Error {
+fn without_feature() -> lock_core::Error {
     misconfigured("TLS to Redis is not compiled in: enable the feature `tls`, as in `--features tls`")
 }

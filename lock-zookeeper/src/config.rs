@@ -1,10 +1,10 @@
 //! Where the servers are and how to talk to them.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
-use lock_core::{CredentialSource, Error, ErrorKind, Result};
+use lock_core::{CredentialSource, Result};
+use lock_kit::url::misconfigured;
 
 #[cfg(not(feature = "tls"))]
 mod no_tls;
@@ -377,8 +377,4 @@ pub(crate) fn host_and_port(server: &str) -> (&str, u16) {
     let (host, port) = server.rsplit_once(':').unwrap_or((server, ""));
     let port = port.parse().unwrap_or(DEFAULT_PORT);
     (host.trim_start_matches('[').trim_end_matches(']'), port)
-}
-
-fn misconfigured(message: impl Into<Cow<'static, str>>) -> Error {
-    Error::new(ErrorKind::Misconfigured, message)
 }

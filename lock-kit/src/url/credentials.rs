@@ -1,6 +1,8 @@
 //! Where a URL says that the password is.
 
-use lock_core::{CredentialSource, Error, ErrorKind, Result};
+use lock_core::{CredentialSource, Error, Result};
+
+use super::misconfigured;
 
 /// The parameters `password_file` and `password_env` of a backend's URL.
 ///
@@ -23,21 +25,22 @@ impl PasswordParameters {
     /// Takes a parameter, and returns whether it is one of these.
     ///
     /// # Errors
-    /// [`ErrorKind::Misconfigured`] if it has no value, and for a second one.
+    /// [`ErrorKind::Misconfigured`](lock_core::ErrorKind::Misconfigured) if it has no value, and for a second one.
     pub fn read(&mut self, name: &str, value: &str) -> Result<bool> {
         let source = match name {
             "password_file" => CredentialSource::file(value),
             "password_env" => CredentialSource::env(value),
             _ => return Ok(false),
         };
-        let refused = |what: &str| Err(Error::new(ErrorKind::Misconfigured, what.to_owned()));
         if value.is_empty() {
-            return refused(&format!(
+            return Err(misconfigured(format!(
                 "{name} in the URL has no value: write its name behind the `=`"
-            ));
+            )));
         }
         if self.source.is_some() {
-            return refused("the URL says twice where the password is: leave one of password_file and password_env");
+            return Err(misconfigured(
+                "the URL says twice where the password is: leave one of password_file and password_env",
+            ));
         }
         self.source = Some(source);
         Ok(true)
@@ -55,11 +58,13 @@ pub fn two_passwords(server: &str) -> Error {
         "the password of {server} is given in two ways: leave it out of the configuration, or leave out where to find it \
          (password_file, password_env, with_credentials)"
     );
-    Error::new(ErrorKind::Misconfigured, message)
+    misconfigured(message)
 }
 
 #[cfg(test)]
 mod tests {
+    use lock_core::ErrorKind;
+
     use super::*;
 
     #[test]

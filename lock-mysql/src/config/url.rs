@@ -1,9 +1,9 @@
 //! A configuration from a URL.
 
-use std::num::ParseIntError;
-
 use lock_core::Result;
-use lock_kit::url::{PasswordParameters, unknown_parameter};
+use lock_kit::url::{
+    ENCODE, PasswordParameters, check_encoded, choice, duration, not_encoded, number, unknown_parameter,
+};
 use lock_tls::TlsParameters;
 use sqlx::ConnectOptions;
 use sqlx::mysql::{MySqlConnectOptions, MySqlSslMode};
@@ -56,15 +56,14 @@ impl MySqlConfig {
     /// [`ErrorKind::Misconfigured`](lock_core::ErrorKind::Misconfigured) for anything else in it. The error names an
     /// unknown parameter, but shows nothing that may belong to a password that is not percent-encoded.
     pub fn from_url(url: &str) -> Result<Self> {
-        if has_unencoded_password(url) {
-            return Err(misconfigured(NOT_ENCODED));
-        }
-        let mut url = Url::parse(url).map_err(|error| misconfigured(NO_URL).with_source(error))?;
+        check_encoded(url)?;
+        let no_url = || misconfigured(format!("this is no MySQL URL: write {EXAMPLE}; {ENCODE}"));
+        let mut url = Url::parse(url).map_err(|error| no_url().with_source(error))?;
         if !["mysql", "mariadb"].contains(&url.scheme()) || url.cannot_be_a_base() {
-            return Err(misconfigured(NO_URL));
+            return Err(no_url());
         }
         if url.fragment().is_some() || url.path().trim_start_matches('/').contains('/') {
-            return Err(misconfigured(NOT_ENCODED));
+            return Err(not_encoded());
         }
         let (own, drivers): (Vec<_>, Vec<_>) = url
             .query_pairs()
@@ -73,11 +72,8 @@ impl MySqlConfig {
         let is_unknown = |(key, _): &&(String, String)| !DRIVER_PARAMETERS.contains(&key.as_str());
         if let Some((key, _)) = drivers.iter().find(is_unknown) {
             let known = [&PARAMETERS[..], &DRIVER_PARAMETERS[..]].concat();
-            let (query, hint) = (
-                url.query().unwrap_or_default(),
-                "in a password, write ? as %3F and & as %26",
-            );
-            return Err(unknown_parameter("MySQL", key, query, &known, hint));
+            let query = url.query().unwrap_or_default();
+            return Err(unknown_parameter("MySQL", key, query, &known));
         }
         let mut tls = TlsParameters::default();
         let mut to_driver = Vec::new();
@@ -125,69 +121,25 @@ impl MySqlConfig {
     }
 
     fn with_parameter(self, key: &str, value: String) -> Result<Self> {
-        // The parser's own error shows the value.
-        let duration = || {
-            humantime::parse_duration(&value)
-                .map_err(|_| misconfigured(format!("{key} in the URL is no duration: write 3s or 500ms")))
-        };
         Ok(match key {
-            "connect_timeout" => {
-                let timeout = duration()?;
-                self.with_connect_timeout(timeout)
-            }
-            "response_timeout" => {
-                let timeout = duration()?;
-                self.with_response_timeout(timeout)
-            }
-            "max_connections" => {
-                let connections = value.parse().map_err(|error: ParseIntError| {
-                    misconfigured("URL parameter max_connections: write a number such as 64").with_source(error)
-                })?;
-                self.with_max_connections(connections)
-            }
-            "retention" => {
-                let retention = duration()?;
-                self.with_retention(retention)
-            }
-            "max_read_only" => {
-                let time = duration()?;
-                self.with_max_read_only(time)
-            }
-            "strategy" => match &*value {
-                "row" => self.with_strategy(Strategy::Row),
-                "lease" => self.with_strategy(Strategy::Lease),
-                _ => return Err(misconfigured("URL parameter strategy: write row or lease")),
-            },
-            "checks" => self.with_checks(match &*value {
-                "warn" => Checks::Warn,
-                "refuse" => Checks::Refuse,
-                "off" => Checks::Off,
-                _ => return Err(misconfigured("URL parameter checks: write warn, refuse or off")),
-            }),
-            "single_writer" => {
-                let single_writer = value
-                    .parse()
-                    .map_err(|_| misconfigured("URL parameter single_writer: write true or false"))?;
-                self.with_single_writer(single_writer)
-            }
+            "connect_timeout" => self.with_connect_timeout(duration(key, &value)?),
+            "response_timeout" => self.with_response_timeout(duration(key, &value)?),
+            "max_connections" => self.with_max_connections(number(key, &value)?),
+            "retention" => self.with_retention(duration(key, &value)?),
+            "max_read_only" => self.with_max_read_only(duration(key, &value)?),
+            "strategy" => self.with_strategy(choice(key, &value, &STRATEGIES)?),
+            "checks" => self.with_checks(choice(key, &value, &CHECKS)?),
+            "single_writer" => self.with_single_writer(choice(key, &value, &[("true", true), ("false", false)])?),
             _ => self.with_table(value),
         })
     }
 }
 
-const NO_URL: &str = "this is no MySQL URL: write mysql://user:password@host:port/database; \
-    in user and password, write / as %2F, ? as %3F, # as %23, @ as %40 and % as %25";
+const STRATEGIES: [(&str, Strategy); 2] = [("row", Strategy::Row), ("lease", Strategy::Lease)];
+const CHECKS: [(&str, Checks); 3] = [("warn", Checks::Warn), ("refuse", Checks::Refuse), ("off", Checks::Off)];
 
-const NOT_ENCODED: &str = "a special character in the URL is not percent-encoded: \
-    in user, password and database, write / as %2F, ? as %3F, # as %23, @ as %40 and % as %25";
+const EXAMPLE: &str = "mysql://user:password@host:port/database";
 
 const SSL_MODES: &str = "URL parameter ssl-mode: write DISABLED, PREFERRED, REQUIRED, VERIFY_CA or VERIFY_IDENTITY";
 
 const NO_UTF8: &str = "user, password and database must be UTF-8: percent-encode its bytes";
-
-/// Whether the host may be a part of a password instead: an unencoded `/`, `?` or `#` ends the part of a URL that holds the
-/// password, and the `@` before the real host comes after it.
-fn has_unencoded_password(url: &str) -> bool {
-    let (_, rest) = url.split_once("://").unwrap_or_default();
-    rest.find(['/', '?', '#']).is_some_and(|end| rest[end..].contains('@'))
-}

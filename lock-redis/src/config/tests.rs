@@ -1,3 +1,5 @@
+use lock_core::{Error, ErrorKind};
+
 use super::*;
 
 const MS: Duration = Duration::from_millis(1);
@@ -155,8 +157,8 @@ fn what_is_wrong_with_a_url() {
         ("redis://h?restart_delay=60", "write 3s or 500ms"),
         ("redis://h?restart_delay=10ms", "from 1s to 24h"),
         ("redis://h?restart_delay=25h", "from 1s to 24h"),
-        ("redis://h?replicas=all", "write 1 or 2"),
-        ("redis://h?replicas=-1", "write 1 or 2"),
+        ("redis://h?replicas=all", "a number such as 2"),
+        ("redis://h?replicas=-1", "a number such as 2"),
         ("redis://h?prefix={a}", "prefix"),
         ("redis+unix:///s?pass=x&password_file=y", "is given in two ways"),
         ("redis://h/0#insecure", "'#'"),

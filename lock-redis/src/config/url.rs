@@ -1,9 +1,7 @@
 //! A configuration from a URL.
 
-use std::time::Duration;
-
 use lock_core::Result;
-use lock_kit::url::{PasswordParameters, unknown_parameter};
+use lock_kit::url::{ENCODE, PasswordParameters, check_encoded, choice, duration, number, unknown_parameter};
 #[cfg(feature = "tls")]
 use lock_tls::TlsParameters;
 use redis::IntoConnectionInfo;
@@ -68,11 +66,8 @@ impl RedisConfig {
                 ));
             }
         };
-        let behind_host = rest.find(['/', '?', '#']).map_or("", |at| &rest[at..]);
-        if !is_unix && behind_host.contains('@') {
-            return Err(misconfigured(format!(
-                "a special character in the URL is not percent-encoded: {ENCODE}"
-            )));
+        if !is_unix {
+            check_encoded(url)?;
         }
         // The driver's own TLS is not used.
         let plain;
@@ -97,7 +92,8 @@ impl RedisConfig {
             }
             (_, false) => url,
         };
-        let parsed = redis::parse_redis_url(url).ok_or_else(|| misconfigured(format!("this is no URL: {WRITE}")))?;
+        let parsed =
+            redis::parse_redis_url(url).ok_or_else(|| misconfigured(format!("this is no URL: {WRITE}; {ENCODE}")))?;
         if parsed.fragment().is_some() {
             return Err(misconfigured(format!("a '#' in the URL has no meaning: {ENCODE}")));
         }
@@ -116,8 +112,8 @@ impl RedisConfig {
                 ("connect_timeout", _) => config.connect_timeout = duration("connect_timeout", &value)?,
                 ("response_timeout", _) => config.response_timeout = duration("response_timeout", &value)?,
                 ("grace", _) => config.grace = duration("grace", &value)?,
-                ("checks", _) => config.checks = checks(&value)?,
-                ("replicas", _) => config.replicas = replicas(&value)?,
+                ("checks", _) => config.checks = choice("checks", &value, &CHECKS)?,
+                ("replicas", _) => config.replicas = number("replicas", &value)?,
                 ("restart_delay", _) => config.restart_delay = duration("restart_delay", &value)?,
                 ("db" | "user" | "pass", true) => {}
                 ("sentinel_user", _) if has_sentinels => config = config.with_sentinel_user(value),
@@ -128,13 +124,14 @@ impl RedisConfig {
                 _ => {
                     let (unix, sentinel) = (is_unix, has_sentinels);
                     let query = parsed.query().unwrap_or_default();
-                    return Err(unknown_parameter("Redis", &name, query, &known(unix, sentinel), ENCODE));
+                    return Err(unknown_parameter("Redis", &name, query, &known(unix, sentinel)));
                 }
             }
         }
         let address = config.info.addr().clone();
-        config.info = (parsed.into_connection_info())
-            .map_err(|error| misconfigured(format!("the URL names no Redis server: {WRITE}")).with_source(error))?;
+        config.info = (parsed.into_connection_info()).map_err(|error| {
+            misconfigured(format!("the URL names no Redis server: {WRITE}; {ENCODE}")).with_source(error)
+        })?;
         if has_sentinels {
             config.info = config.info.set_addr(address);
         }
@@ -151,32 +148,10 @@ impl RedisConfig {
     }
 }
 
-/// What to do about a URL that does not parse, or has a special character in its password.
-const WRITE: &str = "write redis://user:password@host:port/database; \
-     in user and password, write / as %2F, ? as %3F, # as %23, @ as %40 and % as %25";
-const ENCODE: &str = "in user and password, write / as %2F, ? as %3F, # as %23, @ as %40 and % as %25";
+/// What to do about a URL that does not parse.
+const WRITE: &str = "write redis://user:password@host:port/database";
 
-fn checks(value: &str) -> Result<Checks> {
-    match value {
-        "warn" => Ok(Checks::Warn),
-        "refuse" => Ok(Checks::Refuse),
-        "off" => Ok(Checks::Off),
-        _ => Err(misconfigured(format!(
-            "the value of checks in the URL is none of warn, refuse, off; {ENCODE}"
-        ))),
-    }
-}
-
-fn replicas(value: &str) -> Result<u32> {
-    let number = value.parse();
-    number.map_err(|_| misconfigured(format!("replicas in the URL is no number: write 1 or 2; {ENCODE}")))
-}
-
-fn duration(name: &'static str, value: &str) -> Result<Duration> {
-    // Its error would show the value.
-    humantime::parse_duration(value)
-        .map_err(|_| misconfigured(format!("{name} in the URL is no duration: write 3s or 500ms; {ENCODE}")))
-}
+const CHECKS: [(&str, Checks); 3] = [("warn", Checks::Warn), ("refuse", Checks::Refuse), ("off", Checks::Off)];
 
 fn known(is_unix: bool, has_sentinels: bool) -> Vec<&'static str> {
     let of_server: &[&str] = match (is_unix, has_sentinels) {

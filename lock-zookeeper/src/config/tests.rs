@@ -72,7 +72,7 @@ fn says_what_is_wrong_and_what_is_right() {
         ("zookeeper://zk?connect_timeout=0s", "connect_timeout is zero"),
         ("zookeeper://zk?acl=world", "none of creator, open"),
         ("zookeeper://me:pw@zk?auth=x509", "neither digest nor sasl"),
-        ("zookeeper://zk?heartbeat=ping", "neither sync nor write"),
+        ("zookeeper://zk?heartbeat=ping", "none of sync, write"),
         ("zookeeper://zk?sessions=all", "sessions in the URL is no number"),
         ("zookeeper://zk?sessions=65", "sessions is 65: it may be 1 to 64"),
     ] {

@@ -1,18 +1,14 @@
 //! A configuration from a URL.
 
-use std::time::Duration;
-
 use lock_core::Result;
-use lock_kit::url::{PasswordParameters, unknown_parameter};
+use lock_kit::url::{PasswordParameters, choice, duration, misconfigured, not_encoded, number, unknown_parameter};
 use percent_encoding::percent_decode_str;
 
 #[cfg(not(feature = "tls"))]
 use super::no_tls::TlsParameters;
-use super::{HeartbeatKind, ZooKeeperConfig, misconfigured};
+use super::{HeartbeatKind, ZooKeeperConfig};
 #[cfg(feature = "tls")]
 use lock_tls::TlsParameters;
-
-const ENCODE: &str = "in user, password and root path, write / as %2F, ? as %3F, # as %23, @ as %40 and % as %25";
 
 const PARAMETERS: [&str; 13] = [
     "session_timeout",
@@ -29,6 +25,8 @@ const PARAMETERS: [&str; 13] = [
     "cert",
     "key",
 ];
+
+const HEARTBEATS: [(&str, HeartbeatKind); 2] = [("sync", HeartbeatKind::Sync), ("write", HeartbeatKind::Write)];
 
 impl ZooKeeperConfig {
     /// Reads a URL, and checks it; but [`ZooKeeperBackend::new`](crate::ZooKeeperBackend::new) checks who may access the nodes, so that
@@ -65,9 +63,7 @@ impl ZooKeeperConfig {
             None => (rest, ""),
         };
         if path_and_query.contains(['@', '#']) {
-            return Err(misconfigured(format!(
-                "a special character in the URL is not percent-encoded: {ENCODE}"
-            )));
+            return Err(not_encoded());
         }
         let (path, query) = path_and_query.split_once('?').unwrap_or((path_and_query, ""));
         let (credentials, servers) = match authority.rsplit_once('@') {
@@ -96,25 +92,23 @@ impl ZooKeeperConfig {
         for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
             let (key, value) = parameter.split_once('=').unwrap_or((parameter, ""));
             config = match key {
-                "session_timeout" => config.with_session_timeout(parse_duration(key, value)?),
-                "connect_timeout" => config.with_connect_timeout(parse_duration(key, value)?),
-                "sessions" => config.with_sessions(parse_number(key, value)?),
-                "heartbeat" => config.with_heartbeat(parse_heartbeat(value)?),
+                "session_timeout" => config.with_session_timeout(duration(key, value)?),
+                "connect_timeout" => config.with_connect_timeout(duration(key, value)?),
+                "sessions" => config.with_sessions(number(key, value)?),
+                "heartbeat" => config.with_heartbeat(choice(key, value, &HEARTBEATS)?),
                 "previous_password" => config.with_previous_password(decode("previous password", value)?),
                 "auth" => config.with_auth(value)?,
-                "acl" if value == "open" => config.with_open_acl(),
-                "acl" if value == "creator" => config,
-                "acl" => {
-                    let message = format!("the value of acl in the URL is none of creator, open; {ENCODE}");
-                    return Err(misconfigured(message));
-                }
+                "acl" => match choice(key, value, &[("creator", false), ("open", true)])? {
+                    true => config.with_open_acl(),
+                    false => config,
+                },
                 "password_file" | "password_env" => {
                     password.read(key, &decode("value of a parameter", value)?)?;
                     config
                 }
                 _ if tls.read(key, &decode("value of a parameter", value)?)? => config,
                 _ => {
-                    return Err(unknown_parameter("ZooKeeper", key, query, &PARAMETERS, ENCODE));
+                    return Err(unknown_parameter("ZooKeeper", key, query, &PARAMETERS));
                 }
             };
         }
@@ -125,28 +119,6 @@ impl ZooKeeperConfig {
         }
         config.check_servers()?;
         Ok(config)
-    }
-}
-
-fn parse_duration(key: &str, value: &str) -> Result<Duration> {
-    // Neither the value nor the parser's error, which repeats a part of it.
-    humantime::parse_duration(value)
-        .map_err(|_| misconfigured(format!("{key} in the URL is no duration: write 3s or 500ms; {ENCODE}")))
-}
-
-fn parse_number(key: &str, value: &str) -> Result<usize> {
-    value
-        .parse()
-        .map_err(|_| misconfigured(format!("{key} in the URL is no number: write 4; {ENCODE}")))
-}
-
-fn parse_heartbeat(value: &str) -> Result<HeartbeatKind> {
-    match value {
-        "sync" => Ok(HeartbeatKind::Sync),
-        "write" => Ok(HeartbeatKind::Write),
-        _ => Err(misconfigured(format!(
-            "heartbeat in the URL is neither sync nor write; {ENCODE}"
-        ))),
     }
 }
 
