@@ -10,9 +10,10 @@ use lock_tls::Tls;
 use sqlx::ConnectOptions;
 use sqlx::mysql::{MySqlConnectOptions, MySqlPool, MySqlSslMode};
 
-use crate::probe::Checks;
-use crate::schema;
+pub use self::checks::Checks;
+use crate::names::check_table_prefix;
 
+mod checks;
 mod credentials;
 mod read;
 mod url;
@@ -209,7 +210,7 @@ impl MySqlConfig {
     /// independent, whatever their names: the table is the namespace. Defaults to
     /// [`DEFAULT_TABLE`](Self::DEFAULT_TABLE).
     ///
-    /// 1 to 48 letters, digits, `_` or `$`. The other tables have names that begin with this one: see [`schema`].
+    /// 1 to 48 letters, digits, `_` or `$`. The other tables have names that begin with this one: see [`schema`](crate::schema).
     #[must_use]
     pub fn with_table(mut self, table: impl Into<String>) -> Self {
         self.table = table.into();
@@ -338,7 +339,7 @@ impl MySqlConfig {
                 "no database is named: write mysql://user:password@host:port/database, or call with_database",
             ));
         }
-        schema::check_prefix(&self.table)?;
+        check_table_prefix(&self.table)?;
         for (name, timeout) in [
             ("connect_timeout", self.connect_timeout),
             ("response_timeout", self.response_timeout),

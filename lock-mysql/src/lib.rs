@@ -92,12 +92,11 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
-pub use config::{MySqlConfig, Strategy};
+pub use config::{Checks, MySqlConfig, Strategy};
 pub use fence::{Fence, ReadBeforeEnter};
 pub use lease_table::LeaseTableBackend;
 pub use lock_tls::Tls;
 pub use optimistic::{NewValues, OptimisticLock, UpdateError};
-pub use probe::Checks;
 pub use row_lock::RowLockBackend;
 /// The driver, of whose options a [`MySqlConfig`] can be made.
 pub use sqlx;
@@ -109,13 +108,13 @@ mod connection;
 mod error;
 mod fence;
 mod lease_table;
-mod list;
 mod names;
 mod optimistic;
 mod probe;
 mod protocol;
 mod row_lock;
 pub mod schema;
+mod tables;
 
 /// The backend for this configuration's [strategy](MySqlConfig::strategy). Does no I/O: it connects when it is first used.
 ///

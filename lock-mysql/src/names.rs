@@ -1,7 +1,10 @@
 //! How names and labels stand in statements and in the tables. Everything that comes from a caller goes in as hexadecimal
 //! digits, so that one text of several statements costs one round trip and nothing can be injected.
 
-use lock_core::LockName;
+use lock_core::{Error, ErrorKind, LockName, Result};
+
+/// The longest prefix of table names. It leaves room for the endings: MySQL allows 64 letters.
+const LONGEST_PREFIX: usize = 48;
 
 /// The longest label that is kept, in bytes.
 const LABEL_BYTES: usize = 255;
@@ -40,6 +43,15 @@ pub(crate) fn unpadded(label: &[u8]) -> &[u8] {
 pub(crate) fn is_identifier(name: &str, longest: usize) -> bool {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_$".contains(&byte);
     (1..=longest).contains(&name.len()) && name.bytes().all(allowed)
+}
+
+/// Checks what [`MySqlConfig::with_table`](crate::MySqlConfig::with_table) allows. The message does not show the name: it may be a part of a password.
+pub(crate) fn check_table_prefix(table: &str) -> Result<()> {
+    if is_identifier(table, LONGEST_PREFIX) {
+        return Ok(());
+    }
+    let message = "the table's name is not allowed: use 1 to 48 letters, digits, _ or $";
+    Err(Error::new(ErrorKind::Misconfigured, message))
 }
 
 /// Bytes as a literal.

@@ -9,10 +9,9 @@ use crate::connection::Session;
 use crate::error::{RequestError, SqlError};
 use crate::protocol::row_lock::Statements;
 use crate::protocol::{Answer, column};
-use crate::schema::Table;
+use crate::tables::Table;
 
 use self::cluster::variables;
-pub use self::durability::Checks;
 pub(crate) use self::durability::check_durability;
 pub(crate) use self::guarantees::{leases_keep, row_locks_keep};
 pub(crate) use self::proxy::check_session;

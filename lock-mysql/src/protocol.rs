@@ -10,9 +10,11 @@ use sqlx::{Decode, MySql, Row, Type};
 use tokio::time::Instant;
 
 use self::lease_table::{LeaseRenewal, LeaseStatements};
+pub(crate) use self::list::{page as list_page, statement as list_statement};
 use crate::error::SqlError;
 
 pub(crate) mod lease_table;
+mod list;
 pub(crate) mod row_lock;
 
 /// Identifies a connection at the server: the name of a named lock that only this connection has, and keeps to its end.

@@ -15,7 +15,7 @@ use crate::error::{RequestError, SqlError};
 use crate::probe;
 use crate::protocol::column;
 use crate::protocol::row_lock::Statements;
-use crate::schema;
+use crate::tables::row_lock_tables;
 
 pub use self::backend::RowLockBackend;
 
@@ -51,7 +51,7 @@ impl Shared {
     /// Makes sure that the server can keep row locks, and has the tables.
     async fn prepare_tables(&self, session: &Session, limit: Duration) -> Result<(), RequestError> {
         let config = self.client.config();
-        let tables = schema::row_lock_tables(config.table());
+        let tables = row_lock_tables(config.table());
         probe::prepare_row_locks(&tables, config.is_single_writer(), session, limit).await
     }
 

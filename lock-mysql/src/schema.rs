@@ -22,23 +22,21 @@
 //! # Ok(()) }
 //! ```
 
-use lock_core::{Error, ErrorKind, Result};
+use lock_core::Result;
 
 use crate::client::Client;
 use crate::config::MySqlConfig;
 use crate::error::RequestError;
-use crate::names::is_identifier;
+use crate::names::check_table_prefix;
 use crate::probe;
-
-/// Leaves room for the endings of the other tables: MySQL allows 64 letters.
-const LONGEST_PREFIX: usize = 48;
+use crate::tables::{Table, all, fence_table, lease_tables, row_lock_tables};
 
 /// The SQL of the tables of [`RowLockBackend`](crate::RowLockBackend), as statements that end with `;`.
 ///
 /// # Errors
 /// [`ErrorKind::Misconfigured`] for a `table` that [`MySqlConfig::with_table`] does not allow.
 pub fn row_lock(table: &str) -> Result<String> {
-    check_prefix(table)?;
+    check_table_prefix(table)?;
     Ok(script(&row_lock_tables(table)))
 }
 
@@ -48,7 +46,7 @@ pub fn row_lock(table: &str) -> Result<String> {
 /// # Errors
 /// [`ErrorKind::Misconfigured`] for a `table` that [`MySqlConfig::with_table`] does not allow.
 pub fn lease_table(table: &str) -> Result<String> {
-    check_prefix(table)?;
+    check_table_prefix(table)?;
     Ok(script(&lease_tables(table)))
 }
 
@@ -57,7 +55,7 @@ pub fn lease_table(table: &str) -> Result<String> {
 /// # Errors
 /// [`ErrorKind::Misconfigured`] for a `table` that [`MySqlConfig::with_table`] does not allow.
 pub fn fences(table: &str) -> Result<String> {
-    check_prefix(table)?;
+    check_table_prefix(table)?;
     Ok(script(&[fence_table(&format!("{table}_fences"))]))
 }
 
@@ -88,100 +86,14 @@ pub async fn migrate(config: &MySqlConfig) -> Result<()> {
     prepared.map_err(RequestError::into_lock_error)
 }
 
-/// A table and the statement that makes it where it is missing.
-#[derive(Debug)]
-pub(crate) struct Table {
-    pub(crate) name: String,
-    pub(crate) create: String,
-}
-
-fn all(table: &str) -> Vec<Table> {
-    let mut all = Vec::from(row_lock_tables(table));
-    all.extend(lease_tables(table));
-    all.push(fence_table(&format!("{table}_fences")));
-    all
-}
-
-pub(crate) fn row_lock_tables(table: &str) -> [Table; 2] {
-    [
-        new_table(
-            table,
-            "`name` VARBINARY(512) NOT NULL PRIMARY KEY, \
-             `token` BIGINT UNSIGNED NOT NULL DEFAULT 0, \
-             `connection` BIGINT UNSIGNED NULL, \
-             `label` VARBINARY(255) NULL, \
-             `expires` BIGINT UNSIGNED NULL",
-        ),
-        new_table(
-            &format!("{table}_tokens"),
-            "`name` VARBINARY(512) NOT NULL PRIMARY KEY, `token` BIGINT UNSIGNED NOT NULL",
-        ),
-    ]
-}
-
-pub(crate) fn lease_tables(table: &str) -> [Table; 2] {
-    [
-        new_table(
-            &format!("{table}_leases"),
-            "`name` VARBINARY(512) NOT NULL PRIMARY KEY, \
-             `holder` VARBINARY(32) NULL, \
-             `label` VARBINARY(255) NULL, \
-             `expires` BIGINT NOT NULL DEFAULT 0, \
-             `term` BIGINT NOT NULL DEFAULT 0, \
-             `token` BIGINT NOT NULL DEFAULT 0, \
-             `last_token` BIGINT NOT NULL DEFAULT 0, \
-             `waiter` VARBINARY(32) NULL, \
-             `wanted` BIGINT NOT NULL DEFAULT 0, \
-             `sleeper` BIGINT NOT NULL DEFAULT 0",
-        ),
-        new_table(
-            &format!("{table}_lease_holders"),
-            "`name` VARBINARY(512) NOT NULL, \
-             `holder` VARBINARY(32) NOT NULL, \
-             `label` VARBINARY(255) NULL, \
-             `permits` INT UNSIGNED NOT NULL, \
-             `of` INT UNSIGNED NOT NULL, \
-             `expires` BIGINT NOT NULL, \
-             `term` BIGINT NOT NULL, \
-             `token` BIGINT NOT NULL, \
-             PRIMARY KEY (`name`,`holder`)",
-        ),
-    ]
-}
-
-/// `writer` and `reader` are the newest tokens that have entered. `entries` counts the writers: see the verdict in `fence`.
-pub(crate) fn fence_table(name: &str) -> Table {
-    new_table(
-        name,
-        "`resource` VARBINARY(512) NOT NULL PRIMARY KEY, \
-         `writer` BIGINT UNSIGNED NOT NULL DEFAULT 0, \
-         `reader` BIGINT UNSIGNED NOT NULL DEFAULT 0, \
-         `entries` BIGINT UNSIGNED NOT NULL DEFAULT 0",
-    )
-}
-
-fn new_table(name: &str, columns: &str) -> Table {
-    Table {
-        name: name.to_owned(),
-        create: format!("CREATE TABLE IF NOT EXISTS `{name}` ({columns}) ENGINE=InnoDB"),
-    }
-}
-
 fn script(tables: &[Table]) -> String {
     tables.iter().map(|table| format!("{};\n", table.create)).collect()
 }
 
-/// Checks what [`MySqlConfig::with_table`] allows. The message does not show the name: it may be a part of a password.
-pub(crate) fn check_prefix(table: &str) -> Result<()> {
-    if is_identifier(table, LONGEST_PREFIX) {
-        return Ok(());
-    }
-    let message = "the table's name is not allowed: use 1 to 48 letters, digits, _ or $";
-    Err(Error::new(ErrorKind::Misconfigured, message))
-}
-
 #[cfg(test)]
 mod tests {
+    use lock_core::ErrorKind;
+
     use super::*;
 
     /// Other versions of this crate use the same tables.

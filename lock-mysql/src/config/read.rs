@@ -5,8 +5,7 @@ use std::time::Duration;
 use lock_tls::Tls;
 use sqlx::mysql::MySqlConnectOptions;
 
-use super::MySqlConfig;
-use crate::probe::Checks;
+use super::{Checks, MySqlConfig};
 
 impl MySqlConfig {
     pub(crate) fn options(&self) -> &MySqlConnectOptions {

@@ -9,8 +9,7 @@ use sqlx::ConnectOptions;
 use sqlx::mysql::{MySqlConnectOptions, MySqlSslMode};
 use url::Url;
 
-use super::{MySqlConfig, Strategy, misconfigured};
-use crate::probe::Checks;
+use super::{Checks, MySqlConfig, Strategy, misconfigured};
 
 /// What a URL may say after its `?`, besides what the driver understands.
 const PARAMETERS: [&str; 11] = [

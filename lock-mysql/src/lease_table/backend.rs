@@ -13,9 +13,9 @@ use lock_core::{FencingToken, Guarantee, LockName, Result, Verdict};
 use super::Shared;
 use crate::config::{MySqlConfig, Strategy};
 use crate::error::SqlError;
-use crate::list;
 use crate::probe;
 use crate::protocol::lease_table::holder;
+use crate::protocol::list_page;
 
 /// Locks that are rows with a lease, for any number of holds on at most four connections. `strategy=lease`.
 ///
@@ -237,7 +237,7 @@ impl Shared {
             Err(error) if error.is_missing_table() => return Ok(ListPage::default()),
             found => found.map_err(SqlError::into_lock_error)?,
         };
-        list::page(&found.result.rows, from, at_most)
+        list_page(&found.result.rows, from, at_most)
     }
 
     async fn status(&self, name: &LockName) -> Result<LockStatus> {

@@ -13,35 +13,23 @@ use crate::error::SqlError;
 use crate::protocol::JobDone;
 use crate::protocol::lease_table::holds;
 
-/// A queue entry, or a request for one that may be under way.
-#[derive(Clone, Debug)]
-pub(super) struct QueueEntry {
-    /// Whose named lock it is.
-    session: Arc<Session>,
-}
-
-impl QueueEntry {
-    fn is_alive(&self) -> bool {
-        !self.session.has_ended()
-    }
-}
-
 impl Shared {
     /// Makes sure that a waiter that has no mark in the row is called once there is none, and returns what wakes it.
     ///
     /// # Cancel safety
     /// May be dropped at any point: when the waiter leaves, it gives back the entry.
     pub(super) async fn queue_up(self: &Arc<Self>, request: &AcquireRequest) -> Wakes {
-        if self.waits.entry(request.holder()).is_some_and(|entry| entry.is_alive()) {
+        if self
+            .waits
+            .entry(request.holder())
+            .is_some_and(|entry| !entry.has_ended())
+        {
             return Wakes::Turn;
         }
         let Ok(member) = self.asking.member(None).await else {
             return Wakes::Nobody;
         };
-        let entry = QueueEntry {
-            session: member.session().clone(),
-        };
-        if !self.waits.set_entry(request.holder(), Some(entry)) {
+        if !self.waits.set_entry(request.holder(), Some(member.session().clone())) {
             return Wakes::Nobody;
         }
         let name = request.name();
@@ -95,8 +83,8 @@ impl Shared {
     }
 
     /// In the background: whoever loses a call asks a little later.
-    fn leave_and_call(self: &Arc<Self>, name: &LockName, entry: Option<QueueEntry>, calls: bool) {
-        let entry = entry.filter(QueueEntry::is_alive);
+    fn leave_and_call(self: &Arc<Self>, name: &LockName, entry: Option<Arc<Session>>, calls: bool) {
+        let entry = entry.filter(|entry| !entry.has_ended());
         if entry.is_none() && !calls {
             return;
         }
@@ -112,7 +100,7 @@ impl Shared {
             };
             // In this order, or it might call itself.
             let leave = async {
-                if let Some((entry, sql)) = leave.filter(|(entry, _)| Arc::ptr_eq(&entry.session, member.session())) {
+                if let Some((entry, sql)) = leave.filter(|(entry, _)| Arc::ptr_eq(entry, member.session())) {
                     drop((shared.run(&shared.asking, &member, sql).await, entry));
                 }
             };

@@ -8,7 +8,7 @@ use crate::connection::{ConnectionGroup, Member};
 use crate::error::{RequestError, SqlError};
 use crate::probe;
 use crate::protocol::column;
-use crate::schema;
+use crate::tables::lease_tables;
 
 /// Whether `SYSDATE` goes on while a statement runs: the second column. The first one takes about a millisecond, and is no
 /// `SLEEP`, since that might last for as long as the clock is set back meanwhile.
@@ -37,7 +37,7 @@ impl Shared {
     /// by which a crash loses leases are [refused](crate::Checks::Refuse).
     pub(super) async fn prepare(&self, group: &ConnectionGroup, member: &Member) -> Result<()> {
         self.check_clock(group, member).await?;
-        let tables = schema::lease_tables(self.config.table());
+        let tables = lease_tables(self.config.table());
         let prepared = probe::prepare_tables(&tables, member.session(), self.config.response_timeout()).await;
         prepared.map_err(RequestError::into_lock_error)?;
         let limit = self.config.response_timeout();

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::queue::QueueEntry;
+use crate::connection::Session;
 use crate::protocol::lease_table::Taken;
 
 /// The requests of this process that were refused and may ask again.
@@ -38,7 +38,8 @@ pub(super) struct Waiter {
     asked: Instant,
     /// Whether the row has its mark.
     pub(super) is_marked: bool,
-    pub(super) entry: Option<QueueEntry>,
+    /// Where it has a queue entry, or a request for one may be under way: the named lock of this connection.
+    pub(super) entry: Option<Arc<Session>>,
     /// Notified when the name may be free.
     woken: Arc<Notify>,
 }
@@ -125,16 +126,16 @@ impl Waits {
         pause(refused, longest, rest, wakes, rand::random())
     }
 
-    pub(super) fn entry(&self, waiter: HolderId) -> Option<QueueEntry> {
+    pub(super) fn entry(&self, waiter: HolderId) -> Option<Arc<Session>> {
         self.0.lock().waiters.get(&waiter)?.entry.clone()
     }
 
-    pub(super) fn take_entry(&self, waiter: HolderId) -> Option<QueueEntry> {
+    pub(super) fn take_entry(&self, waiter: HolderId) -> Option<Arc<Session>> {
         self.0.lock().waiters.get_mut(&waiter)?.entry.take()
     }
 
     /// Returns whether the waiter is there.
-    pub(super) fn set_entry(&self, waiter: HolderId, entry: Option<QueueEntry>) -> bool {
+    pub(super) fn set_entry(&self, waiter: HolderId, entry: Option<Arc<Session>>) -> bool {
         let mut registry = self.0.lock();
         let waiter = registry.waiters.get_mut(&waiter);
         waiter.map(|waiter| waiter.entry = entry).is_some()

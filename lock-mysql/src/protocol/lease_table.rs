@@ -19,8 +19,8 @@ use lock_core::{FencingToken, LockName};
 pub(crate) use self::answers::{acquired, dead_holder, free_for, granted, held, holder, holds, released, row_after};
 pub(crate) use self::queue::sleeper_of;
 use self::sharing::KINDS;
-use crate::list;
 use crate::names::{label_literal, name_literal};
+use crate::protocol::list_statement;
 
 /// Names of tables, made once.
 #[derive(Debug)]
@@ -310,10 +310,10 @@ impl LeaseStatements {
         )
     }
 
-    /// A page of names; `list::page` reads it.
+    /// A page of names; [`list_page`](crate::protocol::list_page) reads it.
     pub(crate) fn list(&self, from: &ListFrom, at_most: usize) -> String {
         let is_used = format!("(`holder` IS NOT NULL AND `expires`>{NOW}) OR {IS_MARKED}");
-        list::statement(&self.leases, &is_used, from, at_most)
+        list_statement(&self.leases, &is_used, from, at_most)
     }
 
     /// Who has the name, a row for each; no row: nobody.

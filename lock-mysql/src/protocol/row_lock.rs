@@ -6,8 +6,7 @@ use std::time::Duration;
 use lock_core::backend::{HolderId, ListFrom, Mode};
 use lock_core::{FencingToken, LockName};
 
-use super::SERVER_MICROS;
-use crate::list;
+use super::{SERVER_MICROS, list_statement};
 use crate::names::{label_literal, name_literal, padded_label_literal};
 
 /// Names of tables, made once.
@@ -238,7 +237,7 @@ impl Statements {
         )
     }
 
-    /// A page of names; `list::page` reads it. In a session that reads what others have not committed. The rows of readers
+    /// A page of names; [`list_page`](crate::protocol::list_page) reads it. In a session that reads what others have not committed. The rows of readers
     /// do not have the name.
     pub(crate) fn list(&self, from: &ListFrom, at_most: usize) -> String {
         let locks = &self.locks;
@@ -247,7 +246,7 @@ impl Statements {
             "l.`connection`<>0 OR EXISTS(SELECT 1 FROM `{locks}` r \
              WHERE r.`name`>{readers} AND r.`name`<CONCAT({readers},REPEAT(x'ff',17)))"
         );
-        list::statement(locks, &is_used, from, at_most)
+        list_statement(locks, &is_used, from, at_most)
     }
 
     /// Who holds it, alone or as readers; no row: nobody. In a session that reads what others have not committed.

@@ -11,10 +11,9 @@ use lock_core::{Guarantee, LockName, Result, Verdict};
 use super::Shared;
 use crate::config::{MySqlConfig, Strategy};
 use crate::error::{RequestError, SqlError};
-use crate::list;
 use crate::probe;
-use crate::protocol::LONGEST_SECONDS;
 use crate::protocol::row_lock::holder;
+use crate::protocol::{LONGEST_SECONDS, list_page};
 
 /// How recently a connection must have answered for its hold to be passed on. Longer critical sections cost their release a round
 /// trip, which is little beside them.
@@ -300,7 +299,7 @@ impl Shared {
             answer => answer.map_err(RequestError::into_lock_error)?,
         };
         let rows = answer.results.first().map_or(&[][..], |select| &select.rows);
-        list::page(rows, from, at_most)
+        list_page(rows, from, at_most)
     }
 
     async fn status(&self, name: &LockName) -> Result<LockStatus> {

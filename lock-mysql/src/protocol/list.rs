@@ -4,9 +4,9 @@ use lock_core::backend::{ListFrom, ListPage};
 use lock_core::{LockName, Result};
 use sqlx::mysql::MySqlRow;
 
+use super::column;
 use crate::error::SqlError;
 use crate::names::hex;
-use crate::protocol::column;
 
 /// Greater than all bytes of a name, which is UTF-8.
 const PAST_UTF8: u8 = 0xff;
