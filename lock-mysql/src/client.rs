@@ -23,10 +23,11 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    pub(crate) fn new(config: MySqlConfig) -> Self {
+    /// `settings`: variables that are set in each session besides, each after a comma.
+    pub(crate) fn new(config: MySqlConfig, settings: &'static str) -> Self {
         let last_answer = Arc::new(LastAnswer::new());
         let connections = config.max_connections();
-        let dialer = Arc::new(Dialer::new(config, last_answer.clone()));
+        let dialer = Arc::new(Dialer::new(config, settings, last_answer.clone()));
         let control = Arc::new(ControlConnections::new(dialer.clone()));
         Self {
             pool: Pool::new(connections, dialer.clone(), control.clone()),

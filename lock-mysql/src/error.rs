@@ -7,7 +7,8 @@ use std::time::Duration;
 use lock_core::{Error, ErrorKind};
 use sqlx::mysql::MySqlDatabaseError;
 
-pub(crate) use self::rule::table_whose_rule_refused;
+use self::rule::table_whose_rule_refused;
+use crate::names::NO_ROW;
 
 mod rule;
 
@@ -62,6 +63,21 @@ pub(crate) enum SqlError {
 }
 
 impl SqlError {
+    /// The driver's error for this statement of a text, counted from 0. No literal of ours has a semicolon.
+    pub(crate) fn of_statement(error: sqlx::Error, text: &str, statement: usize) -> Self {
+        let statement = text.split(';').nth(statement).unwrap_or_default();
+        let table = table_whose_rule_refused(&error, statement);
+        let error = Self::Driver(error);
+        match table {
+            _ if error.code() == Some(TIMED_OUT) && statement.contains(NO_ROW) => Self::TableLocked(error.to_string()),
+            Some(table) => Self::RefusedByRule {
+                table,
+                message: error.to_string(),
+            },
+            None => error,
+        }
+    }
+
     /// The server's number for what went wrong; `None` when it is not the server who complains.
     pub(crate) fn code(&self) -> Option<u16> {
         match self {
@@ -96,13 +112,6 @@ impl SqlError {
     /// an administrator bounds statements).
     pub(crate) fn is_busy(&self) -> bool {
         !matches!(self, Self::TableLocked(_)) && matches!(self.code(), Some(TIMED_OUT | 3572 | 1969 | 3024))
-    }
-
-    /// Whether the server gave up waiting for a lock.
-    pub(crate) fn is_timeout_of_wait(error: &sqlx::Error) -> bool {
-        let error = error.as_database_error();
-        let error = error.and_then(|error| error.try_downcast_ref::<MySqlDatabaseError>());
-        error.is_some_and(|error| error.number() == TIMED_OUT)
     }
 
     /// The server chose this transaction to end a deadlock.

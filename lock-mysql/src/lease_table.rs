@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use lock_core::{Error, Guarantee, LockName, Verdict};
+use lock_core::{Error, Guarantee, LockName, Result, Verdict};
 use lock_kit::claims::Claims;
 use parking_lot::Mutex;
 
@@ -18,7 +18,7 @@ use self::downgrade::Downgrades;
 use self::locked_rows::LockedRows;
 use self::sleeper::Sleeper;
 use self::waits::Waits;
-use crate::clean_up::Schedule;
+use crate::clean_up::{Schedule, delete_dead};
 use crate::config::MySqlConfig;
 use crate::connection::{ConnectionGroup, Dialer, LastAnswer, Member, Session};
 use crate::error::{RequestError, SqlError};
@@ -30,7 +30,6 @@ pub use self::backend::LeaseTableBackend;
 
 mod acquire;
 mod backend;
-mod clean_up;
 mod downgrade;
 mod end;
 mod hold;
@@ -65,7 +64,7 @@ struct Shared {
 
 impl Shared {
     fn new(config: MySqlConfig) -> Self {
-        let dialer = Arc::new(Dialer::new(config.clone(), Arc::new(LastAnswer::new())));
+        let dialer = Arc::new(Dialer::new(config.clone(), "", Arc::new(LastAnswer::new())));
         Self {
             asking: ConnectionGroup::new(dialer.clone(), 1, 1),
             keeping: ConnectionGroup::new(dialer.clone(), 2, 2),
@@ -172,6 +171,22 @@ impl Shared {
             self.keeping.check();
         }
         done
+    }
+
+    /// Begins a clean-up in the background from time to time.
+    fn clean_up_if_due(self: &Arc<Self>) {
+        self.clean_ups.run_if_due(|| {
+            let shared = self.clone();
+            async move { shared.clean_up().await }
+        });
+    }
+
+    /// Deletes dead rows of both tables, and returns how many.
+    async fn clean_up(&self) -> Result<u64> {
+        let (member, limit) = (self.asking.member(None).await?, self.config.response_timeout());
+        let tables = self.statements.dead_rows(self.config.retention());
+        let run = |job| self.run_job(&self.asking, &member, job, Some(limit));
+        delete_dead(&tables, run).await
     }
 
     fn is_prepared(&self) -> bool {

@@ -6,6 +6,9 @@ use lock_core::{Error, ErrorKind, LockName, Result};
 /// The longest prefix of table names. It leaves room for the endings: MySQL allows 64 letters.
 const LONGEST_PREFIX: usize = 48;
 
+/// The condition of a row that no lock has: no name is empty. A statement that cannot lock such a row waits for the whole table.
+pub(crate) const NO_ROW: &str = "`name`=x''";
+
 /// The longest label that is kept, in bytes.
 const LABEL_BYTES: usize = 255;
 

@@ -4,15 +4,17 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use lock_core::LockName;
 use lock_core::backend::{HolderId, SentAt};
 use sqlx::mysql::MySqlRow;
 use sqlx::{Decode, MySql, Row, Type};
 use tokio::time::Instant;
 
-use self::lease_table::{LeaseRenewal, LeaseStatements};
+pub(crate) use self::dead_rows::DeadRows;
 pub(crate) use self::list::{page as list_page, statement as list_statement};
 use crate::error::SqlError;
 
+mod dead_rows;
 pub(crate) mod lease_table;
 mod list;
 pub(crate) mod row_lock;
@@ -99,8 +101,35 @@ pub(crate) enum Job {
     Statement(String),
     /// Statements that take effect together or not at all. The last one gives the answer.
     Transaction(Vec<String>),
-    /// A renewal, which others may join.
-    Renew(Arc<LeaseStatements>, LeaseRenewal),
+    /// A renewal, which may go out together with others.
+    Renew(Arc<dyn RenewalStatements>, HoldRenewal),
+}
+
+/// A hold to renew by a statement.
+#[derive(Clone, Debug)]
+pub(crate) struct HoldRenewal {
+    pub(crate) name: LockName,
+    pub(crate) holder: HolderId,
+    pub(crate) ttl: Duration,
+    /// Whether it shares the name.
+    pub(crate) is_shared: bool,
+    /// Whether it goes out by itself, because a stranger seems to have its row locked.
+    pub(crate) is_alone: bool,
+}
+
+/// Makes the statements of renewals. None of them waits for a row that somebody else has locked.
+pub(crate) trait RenewalStatements: fmt::Debug + Send + Sync {
+    /// Renews holds of one TTL and one kind. It may leave out those whose row is locked.
+    fn together(&self, ttl: Duration, holds: &[HoldRenewal]) -> Vec<String>;
+
+    /// Renews one hold, in one transaction. It fails if its row is locked.
+    fn alone(&self, hold: &HoldRenewal) -> Vec<String>;
+
+    /// For each of these holds, whether the last of their statements says that it was renewed.
+    ///
+    /// # Errors
+    /// If the result has another shape than such a statement gives.
+    fn renewed(&self, holds: &[HoldRenewal], result: &StatementResult) -> Result<Vec<bool>, SqlError>;
 }
 
 /// What became of a [`Job`].

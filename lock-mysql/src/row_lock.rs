@@ -1,20 +1,22 @@
 //! The row lock: a transaction that keeps a row of the lock table locked, on a connection of its own.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use lock_core::backend::AcquireRequest;
 use lock_core::{LockName, Result};
+use tokio::time::timeout;
 
 use self::claims::Claims;
-use crate::clean_up::Schedule;
+use crate::clean_up::{Schedule, delete_dead};
 use crate::client::Client;
 use crate::config::MySqlConfig;
 use crate::connection::Session;
 use crate::error::{RequestError, SqlError};
 use crate::probe;
 use crate::protocol::column;
-use crate::protocol::row_lock::Statements;
+use crate::protocol::row_lock::{SESSION_SETTINGS, Statements};
 use crate::tables::row_lock_tables;
 
 pub use self::backend::RowLockBackend;
@@ -22,7 +24,6 @@ pub use self::backend::RowLockBackend;
 mod acquire;
 mod backend;
 mod claims;
-mod clean_up;
 mod hold;
 mod readers;
 mod wait;
@@ -44,7 +45,7 @@ impl Shared {
             claims: Claims::default(),
             clean_ups: Schedule::new(),
             prepared: AtomicBool::new(false),
-            client: Client::new(config),
+            client: Client::new(config, SESSION_SETTINGS),
         }
     }
 
@@ -77,6 +78,26 @@ impl Shared {
         let answer = answer.map_err(RequestError::into_lock_error)?;
         let token = answer.row(0).map(|row| column(row, 0, "token")).transpose();
         token.map_err(SqlError::into_lock_error)
+    }
+
+    /// Begins a clean-up in the background from time to time.
+    fn clean_up_if_due(self: &Arc<Self>) {
+        self.clean_ups.run_if_due(|| {
+            let shared = self.clone();
+            async move { shared.clean_up().await }
+        });
+    }
+
+    /// Deletes dead rows of both tables, and returns how many.
+    async fn clean_up(&self) -> Result<u64> {
+        // One of its own: locks wait for no clean-up, and none of their transactions may be open on it.
+        let (session, limit) = (self.client.pool.open().await?, self.client.response_timeout());
+        let tables = self.statements.dead_rows(self.client.config().retention());
+        let run = async |job| {
+            let done = timeout(limit, session.gather(job)).await;
+            done.unwrap_or(Err(SqlError::TimedOut(limit)))
+        };
+        delete_dead(&tables, run).await
     }
 
     fn is_prepared(&self) -> bool {

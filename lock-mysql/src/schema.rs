@@ -29,6 +29,7 @@ use crate::config::MySqlConfig;
 use crate::error::RequestError;
 use crate::names::check_table_prefix;
 use crate::probe;
+use crate::protocol::row_lock::SESSION_SETTINGS;
 use crate::tables::{Table, all, fence_table, lease_tables, row_lock_tables};
 
 /// The SQL of the tables of [`RowLockBackend`](crate::RowLockBackend), as statements that end with `;`.
@@ -80,7 +81,7 @@ pub fn fences(table: &str) -> Result<String> {
 /// ```
 pub async fn migrate(config: &MySqlConfig) -> Result<()> {
     config.check()?;
-    let client = Client::new(config.clone());
+    let client = Client::new(config.clone(), SESSION_SETTINGS);
     let session = client.pool.open().await?;
     let prepared = probe::prepare_tables(&all(config.table()), &session, client.response_timeout()).await;
     prepared.map_err(RequestError::into_lock_error)

@@ -15,7 +15,7 @@ use tokio::time::{Instant, timeout};
 use super::greeting::{self, SILENCE_LIMIT};
 use super::limiter::{DIAL_SPACING, DialLimiter, Turn};
 use super::liveness::LastAnswer;
-use super::session::Session;
+use super::session::{Session, SessionTerms};
 use crate::config::MySqlConfig;
 use crate::error::{ConnectError, SqlError};
 use crate::protocol::Autocommit;
@@ -23,6 +23,7 @@ use crate::protocol::Autocommit;
 #[derive(Debug)]
 pub(crate) struct Dialer {
     config: MySqlConfig,
+    terms: SessionTerms,
     /// The same with the roots of the operating system, once they were read.
     with_roots: OnceCell<MySqlConfig>,
     /// Whether the server ever was reached: before, connecting is patient; after, failing fast lets the caller decide.
@@ -32,8 +33,13 @@ pub(crate) struct Dialer {
 }
 
 impl Dialer {
-    pub(crate) fn new(config: MySqlConfig, last_answer: Arc<LastAnswer>) -> Self {
+    /// `settings`: variables that are set in each session besides, each after a comma.
+    pub(crate) fn new(config: MySqlConfig, settings: &'static str, last_answer: Arc<LastAnswer>) -> Self {
         Self {
+            terms: SessionTerms {
+                settings,
+                max_read_only: config.max_read_only(),
+            },
             config,
             with_roots: OnceCell::new(),
             reached: AtomicBool::new(false),
@@ -158,7 +164,7 @@ impl Dialer {
             }
         };
         let opened = tokio::select! {
-            opened = Session::open(config, for_now, autocommit, limit, &self.last_answer) => opened,
+            opened = Session::open(for_now, self.terms, autocommit, limit, &self.last_answer) => opened,
             answer = non_mysql => Err(SqlError::NotMySql(answer)),
         };
         match opened {

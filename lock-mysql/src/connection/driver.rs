@@ -11,9 +11,7 @@ use sqlx::mysql::{MySqlConnectOptions, MySqlConnection};
 use sqlx::{AssertSqlSafe, ConnectOptions, Either};
 use tokio::sync::oneshot;
 
-use crate::config::Strategy;
-use crate::error::{SqlError, table_whose_rule_refused};
-use crate::protocol::row_lock::waits_for_table;
+use crate::error::SqlError;
 use crate::protocol::{Autocommit, Identity, StatementResult, column, seconds_up};
 
 /// How long the server keeps an unused connection: somewhat longer than we do, so that it is us who close it.
@@ -29,10 +27,6 @@ pub(super) struct EarlyResult {
 const OF_ONE_SERVER: &str = "/*M!100600 ,max_statement_time=0,idle_transaction_timeout=0,\
     idle_readonly_transaction_timeout=0,idle_write_transaction_timeout=0*//*!80000 ,max_execution_time=0*/";
 
-/// Of a row lock's connections: a statement does not wait for a backup's global read lock or an `ALTER TABLE`, which may in turn
-/// wait for the locks that are held.
-const NO_TABLE_WAIT: &str = ",lock_wait_timeout=1";
-
 /// The largest number: `DEFAULT` would be what the server's administrator has set.
 const NO_LIMIT: u64 = u64::MAX;
 
@@ -40,25 +34,22 @@ const NO_LIMIT: u64 = u64::MAX;
 ///
 /// READ UNCOMMITTED, so that a plain SELECT shows who holds a row in a transaction that is still open; rows are locked
 /// as under READ COMMITTED, without gaps. A statement that waits where none should does so for a second at most. All that
-/// a server's defaults may change in the meaning of statements or in the life of a transaction is set here.
+/// a server's defaults may change in the meaning of statements or in the life of a transaction is set here, with these `settings`
+/// besides, each of which begins with a comma.
 pub(super) async fn connect(
     options: &MySqlConnectOptions,
     autocommit: Autocommit,
-    strategy: Strategy,
+    settings: &str,
     identity: Identity,
 ) -> Result<MySqlConnection, SqlError> {
     let mut connection = without_panic(async { Ok(options.connect().await?) }).await?;
     let autocommit = u8::from(autocommit == Autocommit::On);
     let idle = seconds_up(IDLE_LIMIT_AT_SERVER);
-    let of_strategy = match strategy {
-        Strategy::Row => NO_TABLE_WAIT,
-        Strategy::Lease => "",
-    };
     let sql = format!(
         "SET SESSION TRANSACTION ISOLATION LEVEL READ UNCOMMITTED, READ WRITE;\
          SET SESSION sql_mode='STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', time_zone='+00:00', \
          autocommit={autocommit}, completion_type=0, innodb_lock_wait_timeout=1, wait_timeout={idle}, \
-         sql_select_limit={NO_LIMIT}, sql_big_selects=1{of_strategy}{OF_ONE_SERVER};\
+         sql_select_limit={NO_LIMIT}, sql_big_selects=1{settings}{OF_ONE_SERVER};\
          SELECT CAST(GET_LOCK({identity},0) AS SIGNED);\
          COMMIT"
     );
@@ -103,7 +94,7 @@ pub(super) async fn execute_into(
         while let Some(answer) = answers
             .try_next()
             .await
-            .map_err(|error| refused(error, &sql, results.len()))?
+            .map_err(|error| SqlError::of_statement(error, &sql, results.len()))?
         {
             match answer {
                 Either::Left(result) => {
@@ -124,21 +115,6 @@ pub(super) async fn execute_into(
         Ok(())
     })
     .await
-}
-
-/// The error of this statement of a text, counted from 0. No literal of ours has a semicolon.
-fn refused(error: sqlx::Error, sql: &str, statement: usize) -> SqlError {
-    let statement = sql.split(';').nth(statement).unwrap_or_default();
-    if waits_for_table(statement) && SqlError::is_timeout_of_wait(&error) {
-        return SqlError::TableLocked(error.to_string());
-    }
-    match table_whose_rule_refused(&error, statement) {
-        Some(table) => SqlError::RefusedByRule {
-            table,
-            message: error.to_string(),
-        },
-        None => error.into(),
-    }
 }
 
 /// A panic of the driver's, which garbage from a server can cause, is an error like any other that ends a connection.

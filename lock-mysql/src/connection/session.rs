@@ -22,12 +22,20 @@ use super::monitor::HoldRegistry;
 use super::permits::{PermitSlot, PoolPermit};
 use super::phase::{CarriedHold, LeaseSlot};
 use super::worker::{Command, Gathered, RenewCommand, Worker};
-use crate::config::MySqlConfig;
 use crate::error::SqlError;
 use crate::protocol::{Answer, Autocommit, Identity, Job, JobDone, StatementResult, seconds_up};
 
 /// How long a runtime that is driven may take to poll the task of a connection.
 const NOT_DRIVEN_AFTER: Duration = Duration::from_secs(1);
+
+/// What all sessions of a backend have in common.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SessionTerms {
+    /// Variables that are set besides, each after a comma.
+    pub(crate) settings: &'static str,
+    /// How long the server may be read-only before a hold that a connection carries ends.
+    pub(crate) max_read_only: Duration,
+}
 
 /// A handle to a connection. When the last one goes, the connection is closed, and with it what it holds.
 pub(crate) struct Session {
@@ -43,13 +51,13 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Connects with these options, within `limit`.
+    /// Connects within `limit`.
     ///
     /// # Cancel safety
     /// May be dropped at any point.
     pub(crate) async fn open(
-        config: &MySqlConfig,
         options: MySqlConnectOptions,
+        terms: SessionTerms,
         autocommit: Autocommit,
         limit: Duration,
         last_answer: &Arc<LastAnswer>,
@@ -61,18 +69,24 @@ impl Session {
         let (mut ready, connected) = oneshot::channel();
         let identity = Identity::random();
         let (task_permit, task_polls, last_answer) = (permit.clone(), polls.clone(), last_answer.clone());
-        let (strategy, max_read_only) = (config.strategy(), config.max_read_only());
         let serve = async move {
-            let connecting = driver::connect(&options, autocommit, strategy, identity);
+            let connecting = driver::connect(&options, autocommit, terms.settings, identity);
             let Some(connected) = connect_for(&mut ready, connecting).await else {
                 return;
             };
             match connected {
                 Ok(connected) => {
                     if ready.send(Ok(())).is_ok() {
-                        Worker::new(connected, identity, receiver, task_permit, last_answer, max_read_only)
-                            .run()
-                            .await;
+                        Worker::new(
+                            connected,
+                            identity,
+                            receiver,
+                            task_permit,
+                            last_answer,
+                            terms.max_read_only,
+                        )
+                        .run()
+                        .await;
                     }
                 }
                 Err(error) => drop(ready.send(Err(error))),

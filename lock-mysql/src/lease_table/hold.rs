@@ -15,9 +15,9 @@ use tokio::time::sleep;
 use super::{Shared, lock_error};
 use crate::connection::Member;
 use crate::error::{RequestError, SqlError};
+use crate::protocol::lease_table::LeaseTerms;
 use crate::protocol::lease_table::sharing::raised;
-use crate::protocol::lease_table::{LeaseRenewal, LeaseTerms};
-use crate::protocol::{Job, JobDone};
+use crate::protocol::{HoldRenewal, Job, JobDone};
 
 /// Pauses before a renewal tries again whose row somebody else has locked, in milliseconds. Clients of ours lock a row for a
 /// moment. Renewals never wait at the server: what is sent over the same connection would wait behind them, for a second at
@@ -170,37 +170,28 @@ impl LeaseHold {
     }
 
     async fn renew_on(&self, member: &Member, ttl: Duration, is_shared: bool) -> Result<JobDone, SqlError> {
-        let renewal = LeaseRenewal {
+        let (statements, locked_rows) = (&self.shared.statements, &self.shared.locked_rows);
+        let is_locked = locked_rows.contains(&self.name);
+        let renewal = HoldRenewal {
             name: self.name.clone(),
             holder: self.holder,
             ttl,
             is_shared,
+            is_alone: is_locked,
         };
-        let (statements, locked_rows) = (&self.shared.statements, &self.shared.locked_rows);
-        let is_locked = locked_rows.contains(&self.name);
-        let job = match is_locked {
-            // The others' renewals are asked for together, without it.
-            true => Job::Transaction(statements.renew_at_once(ttl, &renewal)),
-            false => Job::Renew(statements.clone(), renewal),
-        };
+        let job = Job::Renew(statements.clone(), renewal);
         let mut pauses = match is_locked {
             true => [].iter(),
             false => LOCKED_PAUSES.iter(),
         };
         loop {
             // Whoever calls decides how long to wait.
-            let mut done = self
+            let done = self
                 .shared
                 .run_job(&self.shared.keeping, member, job.clone(), None)
                 .await;
-            match &mut done {
-                Ok(done) if is_locked => {
-                    locked_rows.remove(&self.name);
-                    if is_shared {
-                        // It has said whether the hold is there.
-                        done.result.matched = done.result.rows.len() as u64;
-                    }
-                }
+            match &done {
+                Ok(_) if is_locked => locked_rows.remove(&self.name),
                 Err(error) if error.is_busy() => match pauses.next() {
                     Some(pause) => {
                         sleep(Duration::from_millis(*pause)).await;

@@ -16,11 +16,11 @@ use std::time::Duration;
 use lock_core::backend::{AcquireRequest, HolderId, ListFrom};
 use lock_core::{FencingToken, LockName};
 
-pub(crate) use self::answers::{acquired, dead_holder, free_for, granted, held, holder, holds, released, row_after};
+pub(crate) use self::answers::{acquired, free_for, granted, holder, holds, released};
 pub(crate) use self::queue::sleeper_of;
 use self::sharing::KINDS;
 use crate::names::{label_literal, name_literal};
-use crate::protocol::list_statement;
+use crate::protocol::{DeadRows, HoldRenewal, list_statement};
 
 /// Names of tables, made once.
 #[derive(Debug)]
@@ -141,16 +141,6 @@ pub(crate) enum Rows {
     Locked,
 }
 
-/// One hold to renew.
-#[derive(Clone, Debug)]
-pub(crate) struct LeaseRenewal {
-    pub(crate) name: LockName,
-    pub(crate) holder: HolderId,
-    pub(crate) ttl: Duration,
-    /// Whether it shares the name.
-    pub(crate) is_shared: bool,
-}
-
 impl LeaseTerms {
     pub(crate) fn new(request: &AcquireRequest) -> Self {
         Self {
@@ -237,7 +227,7 @@ impl LeaseStatements {
 
     /// Renews holds that share a TTL. If it matches as many rows as there are holds, it has renewed all. A holder id has one
     /// name.
-    pub(crate) fn renew(&self, ttl: Duration, renewals: &[LeaseRenewal], rows: Rows) -> String {
+    pub(crate) fn renew(&self, ttl: Duration, renewals: &[HoldRenewal], rows: Rows) -> String {
         let (leases, ttl) = (&self.leases, ttl.as_micros());
         let set = format!("l.`term`=GREATEST(l.`term`,{ttl}),l.`expires`=GREATEST({REPAIRED},{NOW}+{ttl})");
         let among = among(renewals);
@@ -310,6 +300,18 @@ impl LeaseStatements {
         )
     }
 
+    /// Names that nobody has had, and no token of which was given, for so long by the server's clock, and those whose shared holds
+    /// ended so long ago. A token that is as young as that, or ahead of the clock, would be given again once the clock is set back.
+    pub(crate) fn dead_rows(&self, retention: Duration) -> [DeadRows<'_>; 2] {
+        let retention = retention.as_micros();
+        let ended = format!("`expires`<{NOW}-{retention}");
+        let lease = format!("({FREE} AND {ended} AND `last_token`<{NOW}-{retention})");
+        [
+            DeadRows::new(&self.leases, &["name"], lease),
+            DeadRows::new(&self.holders, &["name", "holder"], ended),
+        ]
+    }
+
     /// A page of names; [`list_page`](crate::protocol::list_page) reads it.
     pub(crate) fn list(&self, from: &ListFrom, at_most: usize) -> String {
         let is_used = format!("(`holder` IS NOT NULL AND `expires`>{NOW}) OR {IS_MARKED}");
@@ -340,7 +342,7 @@ fn tells_sleeper() -> String {
     format!("0*LAST_INSERT_ID(`sleeper`*(`wanted`>{NOW}))")
 }
 
-fn among(renewals: &[LeaseRenewal]) -> String {
+fn among(renewals: &[HoldRenewal]) -> String {
     let names = list(renewals, |renewal| name_literal(&renewal.name));
     let holders = list(renewals, |renewal| format!("'{}'", renewal.holder));
     format!("`name` IN ({names}) AND `holder` IN ({holders}) AND `expires`>{NOW}")
@@ -348,17 +350,16 @@ fn among(renewals: &[LeaseRenewal]) -> String {
 
 /// At the end of a derived table of the rows to renew. The limit leaves none out: it keeps MySQL from merging the table into
 /// the statement around it, which would wait for the rows.
-fn skip_locked(renewals: &[LeaseRenewal]) -> String {
+fn skip_locked(renewals: &[HoldRenewal]) -> String {
     format!(" LIMIT {} FOR UPDATE SKIP LOCKED", renewals.len())
 }
 
-fn list(renewals: &[LeaseRenewal], item: impl Fn(&LeaseRenewal) -> String) -> String {
+fn list(renewals: &[HoldRenewal], item: impl Fn(&HoldRenewal) -> String) -> String {
     renewals.iter().map(item).collect::<Vec<_>>().join(",")
 }
 
 mod acquire;
 mod answers;
-mod clean_up;
 mod queue;
 pub(crate) mod revoke;
 pub(crate) mod sharing;

@@ -6,8 +6,8 @@ use std::time::Duration;
 use lock_core::backend::{HolderId, ListFrom, Mode};
 use lock_core::{FencingToken, LockName};
 
-use super::{SERVER_MICROS, list_statement};
-use crate::names::{label_literal, name_literal, padded_label_literal};
+use super::{DeadRows, SERVER_MICROS, list_statement};
+use crate::names::{NO_ROW, label_literal, name_literal, padded_label_literal};
 
 /// Names of tables, made once.
 #[derive(Debug)]
@@ -42,8 +42,9 @@ pub(crate) const HOLDER: usize = 2;
 /// The one that has a row if the lock is had.
 pub(crate) const LOCKED: usize = 5;
 
-/// A row that no lock has: no name is empty. Whoever cannot lock it waits for the whole table.
-const NO_ROW: &str = "`name`=x''";
+/// What is set in each session besides: a statement does not wait for a backup's global read lock or an `ALTER TABLE`, which may
+/// in turn wait for the locks that are held.
+pub(crate) const SESSION_SETTINGS: &str = ",lock_wait_timeout=1";
 
 /// What a holder writes into the row besides its connection.
 #[derive(Clone, Copy, Debug)]
@@ -237,6 +238,14 @@ impl Statements {
         )
     }
 
+    /// The rows of both tables whose last token was granted so long ago by the server's clock. A token that is as young as that, or
+    /// ahead of the clock, would be given again once the clock is set back.
+    pub(crate) fn dead_rows(&self, retention: Duration) -> [DeadRows<'_>; 2] {
+        let age = u128::from(RESERVED_TOKENS) + retention.as_micros();
+        self.tables()
+            .map(|table| DeadRows::new(table, &["name"], format!("(`token`+{age}<{SERVER_MICROS})")))
+    }
+
     /// A page of names; [`list_page`](crate::protocol::list_page) reads it. In a session that reads what others have not committed. The rows of readers
     /// do not have the name.
     pub(crate) fn list(&self, from: &ListFrom, at_most: usize) -> String {
@@ -321,11 +330,6 @@ impl Statements {
     }
 }
 
-/// Whether this statement can wait for nothing but a whole table.
-pub(crate) fn waits_for_table(statement: &str) -> bool {
-    statement.contains(NO_ROW)
-}
-
 /// What the keys of all readers of a name begin with. No name has the byte 0xff, as names are UTF-8; and with a whole name in
 /// it, a key would be too long.
 fn readers_prefix(name: &LockName) -> String {
@@ -345,6 +349,5 @@ fn above(floor: Option<FencingToken>) -> u64 {
 pub(crate) use self::answers::{acquired, busy, holder, reader_token};
 
 mod answers;
-pub(crate) mod clean_up;
 #[cfg(test)]
 mod tests;

@@ -1,17 +1,16 @@
 //! Small jobs of many callers in one text, so that a round trip serves all who wait for one.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::ops::ControlFlow::{self, Break, Continue};
-use std::time::Duration;
+use std::sync::Arc;
 
-use lock_core::backend::SentAt;
+use lock_core::backend::{HolderId, SentAt};
 use tokio::time::Instant;
 
 use super::super::driver::{execute, execute_into};
 use super::{Exit, Phase, Reply, Worker};
 use crate::error::SqlError;
-use crate::protocol::lease_table::{LeaseRenewal, Rows, held};
-use crate::protocol::{Job, JobDone, StatementResult};
+use crate::protocol::{HoldRenewal, Job, JobDone, RenewalStatements, StatementResult};
 
 /// The most jobs in one text, so that it stays far below any server's `max_allowed_packet`.
 const MOST_JOBS: usize = 250;
@@ -31,13 +30,21 @@ const ROLLBACK: &str = "ROLLBACK AND NO CHAIN NO RELEASE";
 /// Some statements of a text, and whom they serve.
 struct Part {
     statements: Vec<String>,
+    is_transaction: bool,
     serves: Serves,
 }
 
 enum Serves {
-    One(Gathered),
-    /// Renewals for the same time.
-    Renewals(Duration, Vec<Gathered>),
+    One(Reply<JobDone>),
+    /// Renewals of one TTL and one kind.
+    Renewals(Vec<Renewal>),
+}
+
+/// A renewal that somebody waits for. Several may be of one hold: on a slow line, core renews one again that waits for an answer.
+struct Renewal {
+    statements: Arc<dyn RenewalStatements>,
+    hold: HoldRenewal,
+    reply: Reply<JobDone>,
 }
 
 impl Worker {
@@ -84,8 +91,8 @@ impl Worker {
                 let goes_on = serves_on && self.roll_back(&part).await;
                 match part.serves {
                     // One of them may be the reason.
-                    Serves::Renewals(ttl, jobs) if goes_on && renewals(&jobs).len() > 1 => {
-                        again.append(&mut one_by_one(ttl, jobs));
+                    Serves::Renewals(renewals) if goes_on && holds(&renewals).len() > 1 => {
+                        again.append(&mut one_by_one(renewals));
                     }
                     serves => serves.fail(error),
                 }
@@ -103,33 +110,20 @@ impl Worker {
     /// Ends the transaction that a refused statement has left open, with its row locks, before anything else runs in it.
     /// Returns whether that worked.
     async fn roll_back(&mut self, part: &Part) -> bool {
-        !part.is_transaction() || execute(&mut self.connection, ROLLBACK.to_owned()).await.is_ok()
+        !part.is_transaction || execute(&mut self.connection, ROLLBACK.to_owned()).await.is_ok()
     }
 }
 
-impl Gathered {
-    fn renewal(&self) -> Option<&LeaseRenewal> {
-        match &self.job {
-            Job::Renew(_, renewal) => Some(renewal),
-            Job::Statement(_) | Job::Transaction(_) => None,
-        }
+impl Renewal {
+    /// Whether one statement can renew both.
+    fn goes_with(&self, other: &Self) -> bool {
+        let kind = |renewal: &Self| (renewal.hold.ttl, renewal.hold.is_shared);
+        !self.hold.is_alone && !other.hold.is_alone && kind(self) == kind(other)
     }
 
-    fn is_shared(&self) -> bool {
-        self.renewal().is_some_and(|renewal| renewal.is_shared)
-    }
-
-    /// Whether it is the renewal of one of these holder ids.
-    fn is_among(&self, held: &[Vec<u8>]) -> bool {
-        self.renewal().is_some_and(|renewal| {
-            let holder = renewal.holder.to_string();
-            held.iter().any(|held| held == holder.as_bytes())
-        })
-    }
-
-    fn renewed(self, sent: SentAt, is_held: bool) {
+    fn answer(self, sent: SentAt, is_renewed: bool) {
         let result = StatementResult {
-            matched: u64::from(is_held),
+            matched: u64::from(is_renewed),
             ..StatementResult::default()
         };
         drop(self.reply.send(Ok(JobDone { sent, result })));
@@ -137,72 +131,64 @@ impl Gathered {
 }
 
 impl Part {
-    fn one(job: Gathered) -> Self {
-        let statements = match &job.job {
-            Job::Statement(sql) => vec![sql.clone()],
-            Job::Transaction(statements) => transaction(statements.clone()),
-            // Renewals are served by the part of their time.
-            Job::Renew(..) => Vec::new(),
+    fn one(statements: Vec<String>, is_transaction: bool, reply: Reply<JobDone>) -> Self {
+        Self {
+            statements,
+            is_transaction,
+            serves: Serves::One(reply),
+        }
+    }
+
+    /// Renewals that go together. A hold by itself has a transaction, which fails if somebody has locked its row.
+    fn renewals(renewals: Vec<Renewal>) -> Self {
+        let (statements, is_transaction) = match (renewals.first(), &*holds(&renewals)) {
+            (Some(first), [one]) => (transaction(first.statements.alone(one)), true),
+            (Some(first), holds) => (first.statements.together(first.hold.ttl, holds), false),
+            (None, _) => (Vec::new(), false),
         };
         Self {
             statements,
-            serves: Serves::One(job),
+            is_transaction,
+            serves: Serves::Renewals(renewals),
         }
     }
 
-    /// One statement that leaves out rows that somebody has locked. For a hold alone, a transaction that fails then.
-    fn renewals(ttl: Duration, jobs: Vec<Gathered>) -> Self {
-        let all = renewals(&jobs);
-        let statements = match (jobs.first().map(|first| &first.job), &all[..]) {
-            (Some(Job::Renew(statements, _)), [one]) => transaction(statements.renew_at_once(ttl, one)),
-            (Some(Job::Renew(statements, renewal)), all) if renewal.is_shared => {
-                statements.renew_shared(ttl, all, Rows::SkipLocked).into()
-            }
-            (Some(Job::Renew(statements, _)), all) => vec![statements.renew(ttl, all, Rows::SkipLocked)],
-            _ => Vec::new(),
-        };
-        Self {
-            statements,
-            serves: Serves::Renewals(ttl, jobs),
-        }
-    }
-
-    fn is_transaction(&self) -> bool {
-        match &self.serves {
-            Serves::One(job) => matches!(job.job, Job::Transaction(_)),
-            Serves::Renewals(_, jobs) => renewals(jobs).len() == 1,
-        }
-    }
-
-    /// Answers all whom it serves, and returns the renewals that are to be asked for one by one: those that left out a hold,
-    /// whose row may be locked. If it is not known which that was, the others are asked for again as well: a question which
-    /// these were would be answered by the server's clock of a later moment, and that may have been set back since.
+    /// Answers all whom it serves, but for renewals together of which it is not known that they were made: returns these, to be
+    /// made one by one.
     fn answer(self, sent: SentAt, mut results: Vec<StatementResult>) -> Vec<Self> {
-        if self.is_transaction() {
+        if self.is_transaction {
             // Of its commit.
             results.pop();
         }
         let result = results.pop().unwrap_or_default();
-        match self.serves {
-            Serves::One(job) => drop(job.reply.send(Ok(JobDone { sent, result }))),
-            Serves::Renewals(ttl, jobs) if jobs.iter().any(Gathered::is_shared) => match held(&result) {
-                Ok(held) => {
-                    let is_alone = renewals(&jobs).len() == 1;
-                    let (there, missing): (Vec<_>, Vec<_>) = jobs.into_iter().partition(|job| job.is_among(&held));
-                    there.into_iter().for_each(|job| job.renewed(sent, true));
-                    match is_alone {
-                        false => return one_by_one(ttl, missing),
-                        true => missing.into_iter().for_each(|job| job.renewed(sent, false)),
-                    }
-                }
-                Err(error) => Serves::Renewals(ttl, jobs).fail(error),
-            },
-            Serves::Renewals(ttl, jobs) => match (result.matched, renewals(&jobs).len()) {
-                (matched, holds) if matched == holds as u64 => jobs.into_iter().for_each(|job| job.renewed(sent, true)),
-                (_, 0 | 1) => jobs.into_iter().for_each(|job| job.renewed(sent, false)),
-                _ => return one_by_one(ttl, jobs),
-            },
+        let renewals = match self.serves {
+            Serves::One(reply) => {
+                drop(reply.send(Ok(JobDone { sent, result })));
+                return Vec::new();
+            }
+            Serves::Renewals(renewals) => renewals,
+        };
+        let Some(first) = renewals.first() else {
+            return Vec::new();
+        };
+        let holds = holds(&renewals);
+        let renewed = match first.statements.renewed(&holds, &result) {
+            Ok(renewed) => renewed,
+            Err(error) => {
+                Serves::Renewals(renewals).fail(error);
+                return Vec::new();
+            }
+        };
+        let renewed = holds.iter().zip(renewed).filter(|(_, renewed)| *renewed);
+        let renewed: HashSet<HolderId> = renewed.map(|(hold, _)| hold.holder).collect();
+        let (made, missing): (Vec<_>, Vec<_>) = renewals
+            .into_iter()
+            .partition(|renewal| renewed.contains(&renewal.hold.holder));
+        made.into_iter().for_each(|renewal| renewal.answer(sent, true));
+        if holds.len() > 1 {
+            return one_by_one(missing);
         }
+        missing.into_iter().for_each(|renewal| renewal.answer(sent, false));
         Vec::new()
     }
 }
@@ -210,24 +196,21 @@ impl Part {
 impl Serves {
     fn fail(self, error: SqlError) {
         match self {
-            Self::One(job) => drop(job.reply.send(Err(error))),
-            Self::Renewals(_, jobs) => {
-                for job in jobs {
-                    drop(job.reply.send(Err(error.for_another())));
+            Self::One(reply) => drop(reply.send(Err(error))),
+            Self::Renewals(renewals) => {
+                for renewal in renewals {
+                    drop(renewal.reply.send(Err(error.for_another())));
                 }
             }
         }
     }
 }
 
-/// Each hold once: on a slow line, core renews one again that waits for an answer.
-fn renewals(jobs: &[Gathered]) -> Vec<LeaseRenewal> {
+/// Each hold once.
+fn holds(renewals: &[Renewal]) -> Vec<HoldRenewal> {
     let mut seen = HashSet::new();
-    let renewals = jobs.iter().filter_map(Gathered::renewal);
-    renewals
-        .filter(|renewal| seen.insert(renewal.holder))
-        .cloned()
-        .collect()
+    let holds = renewals.iter().map(|renewal| &renewal.hold);
+    holds.filter(|hold| seen.insert(hold.holder)).cloned().collect()
 }
 
 /// The texts of a transaction.
@@ -239,36 +222,38 @@ fn transaction(statements: Vec<String>) -> Vec<String> {
 }
 
 /// A part for each hold.
-fn one_by_one(ttl: Duration, jobs: Vec<Gathered>) -> Vec<Part> {
-    let mut holds: Vec<Vec<Gathered>> = Vec::new();
-    let mut places = HashMap::new();
-    for job in jobs {
-        let Some(holder) = job.renewal().map(|renewal| renewal.holder) else {
-            continue;
-        };
-        let place = *places.entry(holder).or_insert(holds.len());
-        match holds.get_mut(place) {
-            Some(hold) => hold.push(job),
-            None => holds.push(vec![job]),
-        }
-    }
-    holds.into_iter().map(|jobs| Part::renewals(ttl, jobs)).collect()
+fn one_by_one(renewals: Vec<Renewal>) -> Vec<Part> {
+    parts_of(renewals, |one, another| one.hold.holder == another.hold.holder)
 }
 
-/// One part for each statement or transaction, and one for all renewals of the same time and kind: they come first.
-fn parts(jobs: Vec<Gathered>) -> Vec<Part> {
-    let (mut renewals, mut parts): (Vec<(_, Vec<Gathered>)>, Vec<Part>) = Default::default();
-    for job in jobs {
-        match job.renewal().map(|renewal| (renewal.ttl, renewal.is_shared)) {
-            None => parts.push(Part::one(job)),
-            Some(kind) => match renewals.iter_mut().find(|(of, _)| *of == kind) {
-                Some((_, jobs)) => jobs.push(job),
-                None => renewals.push((kind, vec![job])),
-            },
+/// A part for each group of renewals that belong together.
+fn parts_of(renewals: Vec<Renewal>, belong_together: impl Fn(&Renewal, &Renewal) -> bool) -> Vec<Part> {
+    let mut groups: Vec<Vec<Renewal>> = Vec::new();
+    for renewal in renewals {
+        let is_its = |group: &&mut Vec<Renewal>| group.first().is_some_and(|first| belong_together(first, &renewal));
+        match groups.iter_mut().find(is_its) {
+            Some(group) => group.push(renewal),
+            None => groups.push(vec![renewal]),
         }
     }
-    let mut all: Vec<Part> = Vec::with_capacity(renewals.len() + parts.len());
-    all.extend(renewals.into_iter().map(|((ttl, _), jobs)| Part::renewals(ttl, jobs)));
-    all.append(&mut parts);
-    all
+    groups.into_iter().map(Part::renewals).collect()
+}
+
+/// As few parts for the renewals as can be, which come first, and one for each statement or transaction.
+fn parts(jobs: Vec<Gathered>) -> Vec<Part> {
+    let (mut renewals, mut others) = (Vec::new(), Vec::new());
+    for Gathered { job, reply } in jobs {
+        match job {
+            Job::Statement(sql) => others.push(Part::one(vec![sql], false, reply)),
+            Job::Transaction(statements) => others.push(Part::one(transaction(statements), true, reply)),
+            Job::Renew(statements, hold) => renewals.push(Renewal {
+                statements,
+                hold,
+                reply,
+            }),
+        }
+    }
+    let mut parts = parts_of(renewals, Renewal::goes_with);
+    parts.append(&mut others);
+    parts
 }

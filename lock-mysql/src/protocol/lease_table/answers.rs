@@ -98,14 +98,3 @@ pub(crate) fn free_for(row: &MySqlRow) -> Result<(Vec<u8>, Option<Vec<u8>>), Sql
 pub(crate) fn held(result: &StatementResult) -> Result<Vec<Vec<u8>>, SqlError> {
     result.rows.iter().map(|row| column(row, 0, "holder")).collect()
 }
-
-/// A row of [`super::LeaseStatements::rows_after`]: the name, and whether it is dead.
-pub(crate) fn row_after(row: &MySqlRow) -> Result<(Vec<u8>, bool), SqlError> {
-    let dead: i64 = column(row, 1, "state of a row")?;
-    Ok((column(row, 0, "name")?, dead != 0))
-}
-
-/// A row of [`LeaseStatements::dead_holders_after`]: the name and the holder id.
-pub(crate) fn dead_holder(row: &MySqlRow) -> Result<(Vec<u8>, Vec<u8>), SqlError> {
-    Ok((column(row, 0, "name")?, column(row, 1, "holder")?))
-}

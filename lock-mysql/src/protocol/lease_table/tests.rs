@@ -104,11 +104,12 @@ fn a_waiter_marks_the_row_before_the_holder_changes() {
 #[test]
 fn renewals_of_one_time_are_one_statement() {
     let ttl = Duration::from_secs(1);
-    let renewal = |of| LeaseRenewal {
+    let renewal = |of| HoldRenewal {
         name: name(of),
         holder: terms(1, None).holder,
         ttl,
         is_shared: false,
+        is_alone: false,
     };
     let renewals = [renewal("a"), renewal("b")];
     let [a, b] = [0, 1].map(|index: usize| renewals[index].holder);

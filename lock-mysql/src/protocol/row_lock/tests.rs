@@ -1,4 +1,5 @@
 use super::*;
+use crate::protocol::Job;
 
 fn name(name: &str) -> LockName {
     LockName::new(name).unwrap()
@@ -100,17 +101,22 @@ fn a_clean_up_judges_the_last_token_of_a_grant_and_skips_readers() {
     let statements = Statements::new("t");
     let [locks, tokens] = statements.dead_rows(Duration::from_micros(100));
     let dead = format!("(`token`+116<{SERVER_MICROS})");
+    let sql = |job| match job {
+        Job::Transaction(statements) => statements.join(";"),
+        other => panic!("{other:?}"),
+    };
+    let key = vec![b"a".to_vec()];
     assert_eq!(
-        locks.after(b"a", 9),
+        sql(locks.after(&key, 9)),
         format!(
-            "SELECT `name`,CAST({dead} AS SIGNED) FROM `t` WHERE `name`>x'61' AND `name`<x'ff' ORDER BY `name` LIMIT 9;COMMIT"
+            "SELECT `name`,CAST({dead} AS SIGNED) FROM `t` WHERE `name`>x'61' AND `name`<x'ff' ORDER BY `name` LIMIT 9"
         )
     );
     assert_eq!(
-        tokens.delete(b"a"),
+        sql(tokens.delete(&key)),
         format!(
             "SELECT 1 FROM `t_tokens` WHERE `name`=x'61' FOR UPDATE NOWAIT;\
-             DELETE FROM `t_tokens` WHERE `name`=x'61' AND {dead};COMMIT"
+             DELETE FROM `t_tokens` WHERE `name`=x'61' AND {dead}"
         )
     );
 }

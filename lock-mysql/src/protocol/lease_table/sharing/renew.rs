@@ -6,13 +6,40 @@ use lock_core::LockName;
 use lock_core::backend::HolderId;
 
 use super::{CLOCK, KINDS};
+use crate::error::SqlError;
 use crate::names::name_literal;
-use crate::protocol::lease_table::{LeaseRenewal, LeaseStatements, NOW, Rows, list, skip_locked};
+use crate::protocol::lease_table::answers::held;
+use crate::protocol::lease_table::{LeaseStatements, NOW, Rows, list, skip_locked};
+use crate::protocol::{HoldRenewal, RenewalStatements, StatementResult};
+
+impl RenewalStatements for LeaseStatements {
+    fn together(&self, ttl: Duration, holds: &[HoldRenewal]) -> Vec<String> {
+        match holds.first().is_some_and(|first| first.is_shared) {
+            true => self.renew_shared(ttl, holds, Rows::SkipLocked).into(),
+            false => vec![self.renew(ttl, holds, Rows::SkipLocked)],
+        }
+    }
+
+    fn alone(&self, hold: &HoldRenewal) -> Vec<String> {
+        self.renew_at_once(hold.ttl, hold)
+    }
+
+    /// Exclusive holds are only counted. If some are missing, none of them is known to be renewed: a question which these are
+    /// would be answered by the server's clock of a later moment, and that may have been set back since.
+    fn renewed(&self, holds: &[HoldRenewal], result: &StatementResult) -> Result<Vec<bool>, SqlError> {
+        if !holds.iter().any(|hold| hold.is_shared) {
+            return Ok(vec![result.matched == holds.len() as u64; holds.len()]);
+        }
+        let held = held(result)?;
+        let is_held = |hold: &HoldRenewal| held.iter().any(|held| held == hold.holder.to_string().as_bytes());
+        Ok(holds.iter().map(is_held).collect())
+    }
+}
 
 impl LeaseStatements {
     /// Renews holds that share names, for the same time, and says which of them there are. The names' rows are locked in
     /// order, and each before its holders.
-    pub(crate) fn renew_shared(&self, ttl: Duration, renewals: &[LeaseRenewal], rows: Rows) -> [String; 3] {
+    pub(crate) fn renew_shared(&self, ttl: Duration, renewals: &[HoldRenewal], rows: Rows) -> [String; 3] {
         let ttl = ttl.as_micros();
         let (leases, holders) = (&self.leases, &self.holders);
         let names = list(renewals, |renewal| name_literal(&renewal.name));
@@ -49,7 +76,7 @@ impl LeaseStatements {
 
     /// A transaction that renews a hold, and fails at once if somebody has locked one of its rows. The last statement is that
     /// of [`renew`](Self::renew) or [`renew_shared`](Self::renew_shared).
-    pub(crate) fn renew_at_once(&self, ttl: Duration, renewal: &LeaseRenewal) -> Vec<String> {
+    pub(crate) fn renew_at_once(&self, ttl: Duration, renewal: &HoldRenewal) -> Vec<String> {
         let mut statements = vec![self.lock_row_at_once(&renewal.name)];
         let renewals = std::slice::from_ref(renewal);
         match renewal.is_shared {

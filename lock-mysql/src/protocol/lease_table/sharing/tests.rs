@@ -1,7 +1,7 @@
 use lock_core::backend::request::{RequestOptions, Terms};
 
 use super::*;
-use crate::protocol::lease_table::{LeaseRenewal, Rows};
+use crate::protocol::lease_table::{HoldRenewal, Rows};
 
 fn name() -> LockName {
     LockName::new("a").unwrap()
@@ -201,11 +201,12 @@ fn a_downgrade_keeps_token_label_and_expiry() {
 #[test]
 fn renewals_lock_the_rows_of_the_names_before_the_holders() {
     let holder = terms().holder;
-    let renewal = LeaseRenewal {
+    let renewal = HoldRenewal {
         name: name(),
         holder,
         ttl: Duration::from_secs(1),
         is_shared: true,
+        is_alone: false,
     };
     let renewed = |rows| LeaseStatements::new("t").renew_shared(renewal.ttl, std::slice::from_ref(&renewal), rows);
     let statements = renewed(Rows::Locked);
@@ -239,11 +240,12 @@ fn renewals_lock_the_rows_of_the_names_before_the_holders() {
 
 #[test]
 fn a_renewal_at_once_locks_its_rows_in_the_same_order() {
-    let renewal = |is_shared| LeaseRenewal {
+    let renewal = |is_shared| HoldRenewal {
         name: name(),
         holder: terms().holder,
         ttl: Duration::from_secs(1),
         is_shared,
+        is_alone: false,
     };
     let statements = |is_shared| {
         let renewal = renewal(is_shared);
