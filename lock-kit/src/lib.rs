@@ -6,6 +6,7 @@
 //! - [`backoff`]: pauses between tries;
 //! - [`claims`]: acquires that were never answered, which the server may execute after their end;
 //! - [`runtime`]: whether anybody drives the runtime of a connection;
+//! - [`fence`]: the rule by which a fence admits holders;
 //! - [`url`]: parameters of URLs and their values, special characters, and the errors for them;
 //! - [`identify`]: the error that names a server of another kind.
 //!
@@ -16,6 +17,7 @@
 
 pub mod backoff;
 pub mod claims;
+pub mod fence;
 pub mod identify;
 pub mod runtime;
 pub mod url;

@@ -1,6 +1,7 @@
 //! Fencing of resources that are stored in a MySQL or MariaDB.
 
 use lock_core::{Error, ErrorKind, FencingToken, Result};
+use lock_kit::fence::Entered;
 use sqlx::mysql::MySqlTransaction;
 
 use self::verdict::{Row, Step, Verdict};
@@ -259,8 +260,10 @@ fn judge(step: Step, token: FencingToken, results: &[StatementResult]) -> Result
     let row = match first(row) {
         None => None,
         Some(row) => Some(Row {
-            writer: column(row, 0, "writer")?,
-            reader: column(row, 1, "reader")?,
+            entered: Entered {
+                writer: column(row, 0, "writer")?,
+                reader: column(row, 1, "reader")?,
+            },
             entries: column(row, 2, "entries")?,
         }),
     };

@@ -204,7 +204,7 @@
 
 pub use backend::RedisBackend;
 pub use config::RedisConfig;
-pub use fencing::{Fence, Fenced};
+pub use fence::{Fence, Fenced};
 #[cfg(feature = "tls")]
 #[cfg_attr(docsrs, doc(cfg(feature = "tls")))]
 pub use lock_tls::Tls;
@@ -217,7 +217,7 @@ mod client;
 mod config;
 mod connection;
 mod error;
-mod fencing;
+mod fence;
 mod hold;
 mod list;
 mod names;

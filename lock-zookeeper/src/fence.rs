@@ -3,9 +3,10 @@
 use std::fmt;
 
 use lock_core::{Error, ErrorKind, FencingToken, Result, Stale};
+use lock_kit::fence::{Entered, Role};
 use zookeeper_client::{Acls, CheckWriteError, CheckWriter, Client, CreateMode, Error as DriverError, MultiWriteError};
 
-use self::verdict::{Entered, Entry, Role};
+use self::verdict::Change;
 use crate::error::lock_error;
 
 mod verdict;
@@ -127,18 +128,15 @@ impl<'a> Fence<'a> {
                 self.create().await?;
                 continue;
             };
-            match state.entered.enter(role, token, &state.children) {
-                Entry::Done => break,
-                Entry::Rejected(stale) => return Err(stale.into_error(&self.nodes.resource)),
-                Entry::Change(entered, writer) => {
-                    if self.change(&state, entered, writer).await? {
-                        break;
-                    }
-                    // Somebody else has entered. What we read next must be from after that.
-                    let synced = self.client.sync(&self.nodes.fence).await;
-                    synced.map_err(|error| self.nodes.error(error))?;
-                }
+            let change = verdict::enter(state.entered, role, token, &state.children)
+                .map_err(|stale| stale.into_error(&self.nodes.resource))?;
+            let Some(change) = change else { break };
+            if self.change(&state, change).await? {
+                break;
             }
+            // Somebody else has entered. What we read next must be from after that.
+            let synced = self.client.sync(&self.nodes.fence).await;
+            synced.map_err(|error| self.nodes.error(error))?;
         }
         Ok(Fenced {
             client: self.client,
@@ -167,7 +165,7 @@ impl<'a> Fence<'a> {
     }
 
     async fn create(&self) -> Result<()> {
-        let data = Entered::default().to_data();
+        let data = verdict::to_data(Entered::default());
         let options = CreateMode::Persistent.with_acls(self.acls);
         match self.client.create(&self.nodes.fence, &data, &options).await {
             Ok(_) | Err(DriverError::NodeExists) => Ok(()),
@@ -183,16 +181,16 @@ impl<'a> Fence<'a> {
     }
 
     /// False if the fence was changed meanwhile.
-    async fn change(&self, state: &State, entered: Entered, writer: Option<FencingToken>) -> Result<bool> {
+    async fn change(&self, state: &State, change: Change) -> Result<bool> {
         let fence = &self.nodes.fence;
         let options = CreateMode::Persistent.with_acls(self.acls);
         let mut multi = self.client.new_multi_writer();
         let added = (|| {
-            multi.add_set_data(fence, &entered.to_data(), Some(state.version))?;
+            multi.add_set_data(fence, &verdict::to_data(change.entered), Some(state.version))?;
             for child in &state.children {
                 multi.add_delete(&format!("{fence}/{child}"), None)?;
             }
-            match writer {
+            match change.writer {
                 Some(writer) => multi.add_create(&format!("{fence}/{writer}"), &[], &options),
                 None => Ok(()),
             }
@@ -336,7 +334,7 @@ impl Fenced<'_> {
 
 impl Nodes {
     fn parse(&self, data: &[u8]) -> Result<Entered> {
-        Entered::parse(data).ok_or_else(|| {
+        verdict::parse(data).ok_or_else(|| {
             let message = format!(
                 "the data of the node {:?} is no fence: write the newest token of the lock, a space and the same token \
                  again into it",

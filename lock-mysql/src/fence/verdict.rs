@@ -4,6 +4,7 @@ use std::error::Error as StdError;
 use std::fmt;
 
 use lock_core::{Error, ErrorKind, FencingToken, Stale};
+use lock_kit::fence::{Entered, Role};
 
 /// What a holder does with the fence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,10 +17,7 @@ pub(super) enum Step {
 /// The row after the step, read under its lock.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Row {
-    /// The newest writer that has entered.
-    pub(super) writer: u64,
-    /// The newest reader that has entered.
-    pub(super) reader: u64,
+    pub(super) entered: Entered,
     /// How often a writer has entered. It makes each of their transactions visible in the row, also those of one token.
     pub(super) entries: u64,
 }
@@ -35,23 +33,17 @@ pub(super) enum Verdict {
 /// `snapshot` is the row's `entries` as the transaction's plain reads see them: without this step's change, but with the row
 /// if the step made it.
 pub(super) fn judge(step: Step, token: FencingToken, row: Option<Row>, snapshot: Option<u64>) -> Verdict {
-    let number = token.as_u64();
-    let stale = |newest| Verdict::Stale(Stale::new(token, newest));
     let Some(row) = row else {
-        return stale(0);
+        return Verdict::Stale(Stale::new(token, 0));
     };
-    let (entered, newest, entries) = match step {
-        Step::Enter => (
-            row.writer == number && row.reader <= number,
-            row.writer.max(row.reader),
-            snapshot.map(|entries| entries + 1),
-        ),
-        Step::EnterShared | Step::CheckShared => (row.writer <= number && number <= row.reader, row.writer, snapshot),
+    let (role, entries) = match step {
+        Step::Enter => (Role::Writer, snapshot.map(|entries| entries + 1)),
+        Step::EnterShared | Step::CheckShared => (Role::Reader, snapshot),
     };
-    match entered {
-        false => stale(newest),
-        true if entries != Some(row.entries) => Verdict::ReadBefore,
-        true => Verdict::Entered,
+    match row.entered.check(role, token) {
+        Err(stale) => Verdict::Stale(stale),
+        Ok(()) if entries != Some(row.entries) => Verdict::ReadBefore,
+        Ok(()) => Verdict::Entered,
     }
 }
 
@@ -94,8 +86,7 @@ mod tests {
 
     fn row(writer: u64, reader: u64, entries: u64) -> Option<Row> {
         Some(Row {
-            writer,
-            reader,
+            entered: Entered { writer, reader },
             entries,
         })
     }
@@ -105,24 +96,15 @@ mod tests {
     }
 
     #[test]
-    fn a_writer_has_entered_if_it_is_the_newest_of_all() {
-        let judge = |row| judge(Step::Enter, token(5), row, Some(8));
-        assert_eq!(judge(row(5, 0, 9)), Verdict::Entered);
-        assert_eq!(judge(row(5, 5, 9)), Verdict::Entered);
-        assert_eq!(judge(row(6, 0, 9)), stale(Some(6)));
-        assert_eq!(judge(row(4, 7, 9)), stale(Some(7)));
-        assert_eq!(judge(None), stale(None));
-    }
-
-    #[test]
-    fn a_reader_has_entered_if_no_writer_is_newer() {
+    fn a_token_has_entered_if_it_is_the_newest_and_the_row_is_there() {
+        assert_eq!(judge(Step::Enter, token(5), row(5, 5, 9), Some(8)), Verdict::Entered);
+        assert_eq!(judge(Step::Enter, token(5), row(4, 7, 9), Some(8)), stale(Some(7)));
         for step in [Step::EnterShared, Step::CheckShared] {
-            let judge = |row| judge(step, token(5), row, Some(9));
-            assert_eq!(judge(row(5, 5, 9)), Verdict::Entered);
-            assert_eq!(judge(row(0, 7, 9)), Verdict::Entered);
-            assert_eq!(judge(row(6, 7, 9)), stale(Some(6)));
-            assert_eq!(judge(row(4, 4, 9)), stale(None));
-            assert_eq!(judge(None), stale(None));
+            assert_eq!(judge(step, token(5), row(0, 7, 9), Some(9)), Verdict::Entered);
+            assert_eq!(judge(step, token(5), row(6, 7, 9), Some(9)), stale(Some(6)));
+        }
+        for step in [Step::Enter, Step::EnterShared, Step::CheckShared] {
+            assert_eq!(judge(step, token(5), None, Some(9)), stale(None));
         }
     }
 

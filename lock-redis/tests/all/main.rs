@@ -11,7 +11,7 @@ mod contract;
 mod disconnected;
 mod errors;
 mod faults;
-mod fencing;
+mod fence;
 mod following;
 mod full_memory;
 mod hung;

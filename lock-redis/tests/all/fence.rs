@@ -7,7 +7,6 @@ use redis::cmd;
 
 use crate::support::{Fixture, connect, release, take};
 
-mod rule;
 mod shared;
 
 type Connection = MultiplexedConnection;

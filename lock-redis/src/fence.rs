@@ -79,22 +79,20 @@ enum Role {
 
 impl Fence<()> {
     /// The script that enters. `KEYS`: the fence. `ARGV`: the token. It replies `OK`, or the error `STALE NEWEST`.
-    pub const ENTER: &'static str = concat!(include_str!("fencing/parse.lua"), include_str!("fencing/enter.lua"));
+    pub const ENTER: &'static str = concat!(include_str!("fence/parse.lua"), include_str!("fence/enter.lua"));
     /// The script that runs a command on the resource. `KEYS`: the fence and the resource. `ARGV`: the token, the
     /// command, its arguments: up to 7998 together. It replies as the command does, or the error `STALE NEWEST`
     /// (`STALE 0` where the fence is gone).
-    pub const RUN: &'static str = include_str!("fencing/run.lua");
+    pub const RUN: &'static str = include_str!("fence/run.lua");
     /// The script that enters as a reader, with keys, arguments and replies as those of [`ENTER`](Self::ENTER).
-    pub const ENTER_SHARED: &'static str = concat!(
-        include_str!("fencing/parse.lua"),
-        include_str!("fencing/enter_shared.lua")
-    );
+    pub const ENTER_SHARED: &'static str =
+        concat!(include_str!("fence/parse.lua"), include_str!("fence/enter_shared.lua"));
     /// The script that runs a reader's command on the resource, with keys, arguments and replies as those of
     /// [`RUN`](Self::RUN). The server rejects commands that write, since the script is declared with `no-writes`.
     pub const RUN_SHARED: &'static str = concat!(
         "#!lua flags=no-writes\n",
-        include_str!("fencing/parse.lua"),
-        include_str!("fencing/run_shared.lua")
+        include_str!("fence/parse.lua"),
+        include_str!("fence/run_shared.lua")
     );
 }
 

@@ -1,10 +1,10 @@
 //! Readers and writers of one resource.
 
 use lock_core::ErrorKind;
+use lock_kit::fence::{Entered, Role};
 use lock_redis::Fence;
 use redis::cmd;
 
-use super::rule::Entered;
 use super::{fence, stale, token};
 use crate::support::{Fixture, connect};
 
@@ -157,13 +157,12 @@ async fn the_scripts_decide_by_the_rule() {
             continue; // it is never stored
         }
         for number in TOKENS {
-            let text = number.to_string();
-            let mut after = [before; 4];
+            let (text, token) = (number.to_string(), token(number));
             let expected = [
-                after[0].enter(number),
-                after[1].enter_shared(number),
-                before.may_write(number),
-                before.may_read(number),
+                before.enter(Role::Writer, token),
+                before.enter(Role::Reader, token),
+                before.check(Role::Writer, token).map(|()| before),
+                before.check(Role::Reader, token).map(|()| before),
             ];
             let scripts = [Fence::ENTER, Fence::ENTER_SHARED, Fence::RUN, Fence::RUN_SHARED];
             for (at, script) in scripts.into_iter().enumerate() {
@@ -176,12 +175,15 @@ async fn the_scripts_decide_by_the_rule() {
                     _ => run(&fixture, script, &[&key, &resource], &[&text, "GET", &resource]).await,
                 };
                 let newest = before.writer.max(before.reader);
-                let expected = expected[at].then_some(()).ok_or(format!("STALE {newest}"));
+                let (after, expected) = match expected[at] {
+                    Ok(after) => (after, Ok(())),
+                    Err(_) => (before, Err(format!("STALE {newest}"))),
+                };
                 assert_eq!(outcome, expected, "{before:?}, {number}, script {at}");
                 let left: Option<String> = fixture.raw(&["GET", &key]).await;
                 assert_eq!(
                     left.unwrap_or_default(),
-                    stored(after[at]),
+                    stored(after),
                     "{before:?}, {number}, script {at}"
                 );
                 tried += 1;
