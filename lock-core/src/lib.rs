@@ -141,7 +141,7 @@ mod label;
 mod lock;
 mod locker;
 mod lost;
-mod memory;
+pub mod memory;
 mod multi;
 mod mutant;
 mod name;

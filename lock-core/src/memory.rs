@@ -1,4 +1,8 @@
-//! The memory backend: the reference for all others, and a test double.
+//! The memory backend, and the lock server that it runs on, which is plain data.
+//!
+//! [`LockServer`] is a whole server, and [`NameState`] what it keeps of one name. They are public for tests that need a lock
+//! server of their own, such as the reference of the conformance suite and the models of the protocols. They may change in any
+//! version.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -7,7 +11,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use self::server::{Answer, MemoryServer};
+pub use self::lock_server::{LockServer, ServerName};
+pub use self::name_state::{Decision, HoldRecord, NameState, QueueEntry, Wanted};
+pub use self::records::{Acquire, Answer, Grant, Tombstones, Waiting};
+
+use self::server::{Acquired, MemoryServer};
 use crate::backend::{
     AcquireRequest, Attempt, Busy, Capabilities, Change, DistributedLock, Hold, HolderId, Lease, ListFrom, ListPage,
     LockStatus, ReleaseOptions, ReleaseOutcome, Renewal, Revoke, Revoked, SentAt,
@@ -19,8 +27,10 @@ use crate::sync::time::{Instant, sleep_until};
 use crate::sync::{Arc, Mutex, Notify};
 use crate::token::FencingToken;
 
-mod entry;
 mod followers;
+mod lock_server;
+mod name_state;
+mod records;
 mod server;
 
 /// A lock server in this process's memory. A clone is another client of the same server.
@@ -143,14 +153,14 @@ impl DistributedLock for MemoryBackend {
     }
 
     async fn acquire(&self, request: &AcquireRequest) -> Result<Attempt> {
-        let mut queued: Option<QueueEntry> = None;
+        let mut queued: Option<QueuePlace> = None;
         loop {
             let taken = match self.0.acquire(request, queued.as_ref().map(|entry| &entry.wake))? {
-                Answer::Granted(token, armed) => {
+                Acquired::Granted(token, armed) => {
                     let hold = MemoryHold::new(&self.0, request, token);
                     return Ok(Attempt::Granted(Arc::new(hold), armed));
                 }
-                Answer::Taken(taken) => taken,
+                Acquired::Taken(taken) => taken,
             };
             let busy = match taken.label {
                 Some(label) => Busy::new().with_holder(label),
@@ -162,7 +172,7 @@ impl DistributedLock for MemoryBackend {
             request.note_busy(busy);
             let Some(entry) = &queued else {
                 // Asked once more with an entry for the queue, so that no release falls between the two.
-                queued = Some(QueueEntry::new(self.0.clone(), request));
+                queued = Some(QueuePlace::new(self.0.clone(), request));
                 continue;
             };
             tokio::select! {
@@ -204,14 +214,14 @@ async fn until(expires: Option<Instant>) {
 }
 
 /// A waiter's entry in the server's queue; leaves it when dropped.
-struct QueueEntry {
+struct QueuePlace {
     server: Arc<MemoryServer>,
     name: LockName,
     holder: HolderId,
     wake: Arc<Notify>,
 }
 
-impl QueueEntry {
+impl QueuePlace {
     fn new(server: Arc<MemoryServer>, request: &AcquireRequest) -> Self {
         Self {
             server,
@@ -222,7 +232,7 @@ impl QueueEntry {
     }
 }
 
-impl Drop for QueueEntry {
+impl Drop for QueuePlace {
     fn drop(&mut self) {
         self.server.leave(&self.name, self.holder);
     }

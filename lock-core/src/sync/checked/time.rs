@@ -12,7 +12,7 @@ use super::point;
 
 /// As the time since the test began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Instant(Duration);
+pub struct Instant(Duration);
 
 #[derive(Default)]
 struct Clock {

@@ -1,0 +1,142 @@
+//! What a lock server is asked, what it answers, and what it remembers of each.
+
+use std::collections::{HashSet, VecDeque};
+use std::time::Duration;
+
+use super::name_state::Wanted;
+use crate::backend::{AcquireRequest, HolderId, rules};
+use crate::sync::Arc;
+use crate::sync::time::Instant;
+use crate::token::FencingToken;
+
+/// How long an abandoned id is remembered as dead.
+const TOMBSTONE: Duration = Duration::from_secs(60);
+
+/// What a server keeps with a hold.
+#[derive(Clone, Debug)]
+pub struct Grant<L> {
+    /// As its holder calls itself.
+    pub label: Option<Arc<str>>,
+    /// Its token: that of its grant, or a later one after a pass or a raise.
+    pub token: FencingToken,
+    /// The token of its grant.
+    pub granted: FencingToken,
+    /// The last of the tokens that are reserved for its passes.
+    pub last_token: FencingToken,
+    /// When it was granted.
+    pub since: Instant,
+    /// What this server keeps.
+    pub with: L,
+}
+
+/// What a server keeps with a queue entry.
+#[derive(Clone, Debug)]
+pub struct Waiting<Q> {
+    /// As its waiter calls itself.
+    pub label: Option<Arc<str>>,
+    /// When it entered the queue.
+    pub since: Instant,
+    /// What this server keeps.
+    pub with: Q,
+}
+
+/// A request to acquire.
+#[derive(Clone, Debug)]
+pub struct Acquire {
+    /// What it asks for.
+    pub wanted: Wanted<HolderId>,
+    /// For how long.
+    pub ttl: Duration,
+    /// As the holder calls itself.
+    pub label: Option<Arc<str>>,
+    /// Its token must be larger than this one.
+    pub token_floor: Option<FencingToken>,
+    /// Its token is at least this one, instead of the server's clock.
+    pub token_at_least: Option<FencingToken>,
+    /// How many tokens the grant reserves, its own included.
+    pub reserve: u32,
+}
+
+/// What a server answers to a request to acquire.
+#[derive(Clone, Debug)]
+pub enum Answer {
+    /// Held, with this token.
+    Granted(FencingToken),
+    /// Others hold the name or wait for it.
+    Busy {
+        /// The label of a holder.
+        label: Option<Arc<str>>,
+        /// When the first hold ends unless it is renewed. `None`: the name is free, and another waiter's turn.
+        expires: Option<Instant>,
+    },
+}
+
+/// Ids that were abandoned, whose requests may come late.
+#[derive(Debug, Default)]
+pub struct Tombstones {
+    dead: HashSet<HolderId>,
+    by_age: VecDeque<(Instant, HolderId)>,
+}
+
+impl Tombstones {
+    /// Whether requests of this id have no effect.
+    pub fn contains(&self, holder: HolderId) -> bool {
+        self.dead.contains(&holder)
+    }
+
+    /// Requests of this id have no effect from now on, for a minute at least.
+    pub fn add(&mut self, holder: HolderId, now: Instant) {
+        while let Some((until, dead)) = self.by_age.front()
+            && *until <= now
+        {
+            self.dead.remove(dead);
+            self.by_age.pop_front();
+        }
+        if self.dead.insert(holder) {
+            self.by_age.push_back((now + TOMBSTONE, holder));
+        }
+    }
+
+    /// Requests of this id have effect again.
+    pub fn remove(&mut self, holder: HolderId) {
+        self.dead.remove(&holder);
+    }
+}
+
+impl Acquire {
+    /// As the request asks now.
+    pub fn new(request: &AcquireRequest) -> Self {
+        Self {
+            wanted: Wanted {
+                holder: request.holder(),
+                mode: request.mode(),
+                replaces: request.replaces(),
+            },
+            ttl: request.ttl(),
+            label: request.label(),
+            token_floor: request.token_floor(),
+            token_at_least: request.token_at_least(),
+            reserve: request.reserve(),
+        }
+    }
+}
+
+impl<L> Grant<L> {
+    /// That of a request that is granted this token now.
+    pub fn new(acquire: &Acquire, token: FencingToken, now: Instant, with: L) -> Self {
+        let last = token.as_u64().saturating_add(u64::from(acquire.reserve.max(1) - 1));
+        Self {
+            label: acquire.label.clone(),
+            token,
+            granted: token,
+            last_token: FencingToken::new(last).unwrap_or(token),
+            since: now,
+            with,
+        }
+    }
+
+    /// Whether this is its token, or one that was reserved with it.
+    pub fn has_token(&self, token: FencingToken) -> bool {
+        rules::has_token(self.granted, self.last_token.max(self.token), token)
+    }
+}
