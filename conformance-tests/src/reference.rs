@@ -1,10 +1,12 @@
-//! A small lock server with a client to it, whose every message crosses a link: what the mutants differ from.
+//! The lock server of the memory backend with a client to it, whose every message crosses a link: what the mutants differ
+//! from.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use lock_core::LockName;
 use lock_core::backend::DistributedLock;
 
 use crate::harness::{BackendHarness, Data, Harness, NoServer, Route, ServerUse, Timing};
@@ -17,6 +19,7 @@ use self::subject::MutantSubject;
 pub use self::backend::ReferenceBackend;
 pub use self::server::ReferenceServer;
 
+mod acquire;
 mod admission;
 mod backend;
 mod client;
@@ -81,7 +84,9 @@ impl Harness for ReferenceHarness {
     }
 
     async fn take_away(&self, namespace: &str, name: &str) {
-        self.server(namespace).take_away(name);
+        if let Ok(name) = LockName::new(name) {
+            self.server(namespace).take_away(&name);
+        }
     }
 
     async fn restart(&self, data: Data) {

@@ -1,96 +1,77 @@
-//! Who may hold a name, and until when.
+//! Whose turn it is, as the mutants see it.
 
-use std::time::Duration;
+use lock_core::backend::{HolderId, Mode, Permits};
+use lock_core::memory::Wanted;
 
-use lock_core::backend::{Mode, Permits, rules};
-use tokio::time::Instant;
-
-use super::state::{Entry, Hold, Request};
+use super::state::Name;
 use crate::mutant::Mutant;
 
-impl Entry {
-    /// Whether the request is granted: it fits with all who hold the name, and with all who wait before it and fit in
-    /// their order. If one of those does not fit, neither does anybody behind it.
-    pub(super) fn admits(&self, mutant: Option<Mutant>, request: &Request) -> bool {
-        if request.is_counted {
-            return true;
-        }
-        let held = self.holds.iter().filter(|hold| Some(hold.holder) != request.replaces);
-        let mut held: Vec<Mode> = held.map(|hold| hold.mode).collect();
-        let is_queued = self.queue.iter().any(|waiter| waiter.holder == request.holder);
-        match (mutant, request.mode) {
-            (Some(Mutant::ReadersTakeTurns), Mode::Shared) if is_queued && !held.is_empty() => return false,
-            (Some(Mutant::ReadersHeedWritersBehind), Mode::Shared)
-                if self.queue.iter().any(|waiter| waiter.mode == Mode::Exclusive) =>
-            {
-                return false;
-            }
-            (Some(Mutant::UpgradeBesideReaders), Mode::Exclusive) if request.replaces.is_some() => return true,
-            _ => {}
-        }
-        if !passes_the_queue(mutant, request) {
-            for waiter in self.queue.iter().take_while(|waiter| waiter.holder != request.holder) {
-                if waiter.is_upgrade || !self.fits(mutant, &held, waiter.mode) {
-                    return false;
-                }
-                held.push(waiter.mode);
-            }
-        }
-        self.fits(mutant, &held, request.mode)
+/// Whether the request is granted. A mutant decides by the rules too, but takes the name for other than it is.
+pub(super) fn admits(mutant: Option<Mutant>, surplus: u32, name: &Name, wanted: &Wanted<HolderId>) -> bool {
+    let Some(mutant) = mutant else {
+        return name.admits(wanted);
+    };
+    if refuses(mutant, name, wanted) {
+        return false;
     }
-
-    fn fits(&self, mutant: Option<Mutant>, held: &[Mode], asked: Mode) -> bool {
-        let held = held.iter().copied();
-        match (mutant, asked) {
-            (Some(Mutant::ModeIgnored), _) => held.count() == 0,
-            (Some(Mutant::WriterBesideReaders), Mode::Exclusive) => {
-                held.clone().all(|mode| matches!(mode, Mode::Shared | Mode::Upgradable))
-            }
-            (Some(Mutant::ReaderBesideAWriter), Mode::Shared) => {
-                rules::fits(held.filter(|mode| *mode != Mode::Exclusive), asked)
-            }
-            (Some(Mutant::TwoUpgraders), Mode::Upgradable) => rules::fits(held, Mode::Shared),
-            (Some(Mutant::PermitsBesideOtherModes), Mode::Permits(_)) => {
-                rules::fits(held.filter(|mode| matches!(mode, Mode::Permits(_))), asked)
-            }
-            (Some(Mutant::PermitsCountHolders), Mode::Permits(permits)) => {
-                rules::fits(held.map(|mode| weighing(1, mode)), weighing(1, Mode::Permits(permits)))
-            }
-            (Some(Mutant::HoldersLimitCounts), Mode::Permits(permits)) => {
-                let limits = held.clone().filter_map(|mode| match mode {
-                    Mode::Permits(permits) => Some(permits.of()),
-                    _ => None,
-                });
-                let limit = limits.max().unwrap_or(0).max(permits.of());
-                rules::fits(held, limited(permits, limit))
-            }
-            (Some(Mutant::ExpiredPermitReturnsTwice), Mode::Permits(permits)) => {
-                rules::fits(held, limited(permits, permits.of() + self.surplus))
-            }
-            _ => rules::fits(held, asked),
+    let (mut name, mut wanted) = (name.clone(), *wanted);
+    match (mutant, wanted.mode) {
+        (Mutant::UpgradeBesideReaders, Mode::Exclusive) if wanted.replaces.is_some() => return true,
+        (Mutant::NewcomersComeFirst, _)
+        | (Mutant::ReadersPassWriters, Mode::Shared)
+        | (Mutant::SmallRequestsPassLargeOnes, Mode::Permits(_)) => name.queue.clear(),
+        (Mutant::ModeIgnored, _) => all_modes(&mut name, |_| Mode::Exclusive),
+        (Mutant::WriterBesideReaders, Mode::Exclusive) => {
+            name.holds
+                .retain(|hold| !matches!(hold.mode, Mode::Shared | Mode::Upgradable));
         }
+        (Mutant::ReaderBesideAWriter, Mode::Shared) => name.holds.retain(|hold| hold.mode != Mode::Exclusive),
+        (Mutant::TwoUpgraders, Mode::Upgradable) => wanted.mode = Mode::Shared,
+        (Mutant::PermitsBesideOtherModes, Mode::Permits(_)) => {
+            name.holds.retain(|hold| matches!(hold.mode, Mode::Permits(_)));
+        }
+        (Mutant::PermitsCountHolders, Mode::Permits(_)) => {
+            all_modes(&mut name, weighing_one);
+            wanted.mode = weighing_one(wanted.mode);
+        }
+        (Mutant::HoldersLimitCounts, Mode::Permits(permits)) => {
+            let limits = name.holds.iter().filter_map(|hold| match hold.mode {
+                Mode::Permits(permits) => Some(permits.of()),
+                _ => None,
+            });
+            wanted.mode = limited(permits, limits.max().unwrap_or(0).max(permits.of()));
+        }
+        (Mutant::ExpiredPermitReturnsTwice, Mode::Permits(permits)) => {
+            wanted.mode = limited(permits, permits.of() + surplus);
+        }
+        _ => {}
     }
+    name.admits(&wanted)
+}
 
-    /// When a hold ends if nothing renews it.
-    pub(super) fn end_of(&self, mutant: Option<Mutant>, hold: &Hold) -> Instant {
-        let last = || self.holds.iter().map(|hold| hold.expires).max();
-        match (mutant, hold.mode) {
-            (Some(Mutant::ReadersExpireTogether), Mode::Shared | Mode::Upgradable)
-            | (Some(Mutant::PermitsExpireTogether), Mode::Permits(_)) => last().unwrap_or(hold.expires),
-            (Some(Mutant::PermitsNeverExpire), Mode::Permits(_)) => hold.expires + Duration::from_secs(60 * 60),
-            _ => hold.expires,
+fn refuses(mutant: Mutant, name: &Name, wanted: &Wanted<HolderId>) -> bool {
+    let is_queued = |mode| name.queue.iter().any(|entry| entry.wanted.mode == mode);
+    let waits = name.queue.iter().any(|entry| entry.wanted.holder == wanted.holder);
+    let is_reader = wanted.mode == Mode::Shared;
+    match mutant {
+        Mutant::ReadersTakeTurns => is_reader && waits && !name.holds.is_empty(),
+        Mutant::ReadersHeedWritersBehind => is_reader && is_queued(Mode::Exclusive),
+        Mutant::UpgradeQueuesBehindWriters => {
+            let mut before = name
+                .queue
+                .iter()
+                .take_while(|entry| entry.wanted.holder != wanted.holder);
+            wanted.replaces.is_some() && before.any(|entry| entry.wanted.mode == Mode::Exclusive)
         }
+        _ => false,
     }
 }
 
-/// Whether the request goes before all queue entries.
-fn passes_the_queue(mutant: Option<Mutant>, request: &Request) -> bool {
-    match (mutant, request.mode) {
-        (Some(Mutant::NewcomersComeFirst), _)
-        | (Some(Mutant::ReadersPassWriters), Mode::Shared)
-        | (Some(Mutant::SmallRequestsPassLargeOnes), Mode::Permits(_)) => true,
-        _ => request.replaces.is_some() && mutant != Some(Mutant::UpgradeQueuesBehindWriters),
-    }
+fn all_modes(name: &mut Name, of: impl Fn(Mode) -> Mode) {
+    name.holds.iter_mut().for_each(|hold| hold.mode = of(hold.mode));
+    name.queue
+        .iter_mut()
+        .for_each(|entry| entry.wanted.mode = of(entry.wanted.mode));
 }
 
 /// The same permits, as if there were so many of them.
@@ -98,10 +79,10 @@ fn limited(permits: Permits, limit: u32) -> Mode {
     Mode::Permits(Permits::new(permits.take(), limit).unwrap_or(permits))
 }
 
-/// The same mode, with this weight where it has one.
-fn weighing(weight: u32, mode: Mode) -> Mode {
+/// The same mode, with a weight of 1 where it has one.
+fn weighing_one(mode: Mode) -> Mode {
     match mode {
-        Mode::Permits(permits) => Mode::Permits(Permits::new(weight, permits.of()).unwrap_or(permits)),
+        Mode::Permits(permits) => Mode::Permits(Permits::new(1, permits.of()).unwrap_or(permits)),
         other => other,
     }
 }

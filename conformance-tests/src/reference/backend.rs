@@ -10,6 +10,7 @@ use lock_core::backend::{
     AcquireRequest, Attempt, Busy, Capabilities, Change, DistributedLock, Hold, HolderId, Lease, ListFrom, ListPage,
     LockStatus, Mode, ReleaseOptions, ReleaseOutcome, Renewal, Revoke, Revoked, SentAt,
 };
+use lock_core::memory::Acquire;
 use lock_core::{Error, ErrorKind, FencingToken, Guarantee, LockName, Result, Verdict};
 use tokio::time::{sleep, timeout};
 
@@ -92,7 +93,7 @@ impl ReferenceBackend {
         let sent_at_its_answer = self.has(Mutant::SentAtItsAnswer);
         let before = (!sent_at_its_answer).then(|| request.sending());
         let mut ask = ask.clone();
-        if self.has(Mutant::PermitsCountedByTheClient) && matches!(ask.mode, Mode::Permits(_)) {
+        if self.has(Mutant::PermitsCountedByTheClient) && matches!(ask.mode(), Mode::Permits(_)) {
             let counted = ask.clone();
             ask.is_counted = self.client.put(move |server| server.would_admit(&counted)).await?;
         }
@@ -104,7 +105,7 @@ impl ReferenceBackend {
         }
         let second_request = self.has(Mutant::ExpiryByASecondRequest).then(|| ask.clone());
         if second_request.is_some() {
-            ask.ttl = FOR_EVER;
+            ask.acquire.ttl = FOR_EVER;
         }
         let of_effect = self.has(Mutant::GrantCountsFromItsEffect);
         let asking = self.client.ask(connection, move |server| {
@@ -135,27 +136,21 @@ impl ReferenceBackend {
                 return Err(Error::new(ErrorKind::Unavailable, "given up before anything was sent"));
             }
             let freed = self.client.server.freed.notified();
+            let mut acquire = Acquire::new(request);
+            acquire.wanted.holder = self.holder(request);
+            if self.has(Mutant::TermsOfTheFirstAsking) {
+                acquire.label.clone_from(&first_label);
+            }
             let ask = Request {
-                name: request.name().as_str().to_owned(),
-                mode: request.mode(),
-                replaces: request.replaces(),
-                is_counted: false,
-                holder: self.holder(request),
-                ttl: request.ttl(),
-                label: if self.has(Mutant::TermsOfTheFirstAsking) {
-                    first_label.clone()
-                } else {
-                    request.label()
-                },
-                floor: request.token_floor(),
-                at_least: request.token_at_least(),
+                name: request.name().clone(),
+                acquire,
                 waits: request.waits(),
-                reserve: request.reserve(),
+                is_counted: false,
             };
             let (label, expires_in) = match self.ask_once(request, &ask).await {
                 Ok((Reply::Granted(token), sent)) => {
                     self.client.note_held(&ask.name);
-                    let armed = request.lease().arm(sent, ask.ttl)?;
+                    let armed = request.lease().arm(sent, ask.acquire.ttl)?;
                     let hold = ReferenceHold {
                         client: self.client.clone(),
                         ask,
@@ -269,18 +264,18 @@ impl DistributedLock for ReferenceBackend {
         };
         let (name, holder, replaces) = (request.name().clone(), self.holder(request), request.replaces());
         self.client
-            .put(move |server| server.abandon(name.as_str(), holder, replaces))
+            .put(move |server| server.abandon(&name, holder, replaces))
             .await
     }
 
     async fn status(&self, name: &LockName) -> Result<LockStatus> {
         let name = name.clone();
-        self.client.put(move |server| server.status(name.as_str())).await
+        self.client.put(move |server| server.status(&name)).await
     }
 
     async fn follow(&self, name: &LockName) -> Result<(LockStatus, Change)> {
         let name = name.clone();
-        self.client.put(move |server| server.follow(name.as_str())).await
+        self.client.put(move |server| server.follow(&name)).await
     }
 
     async fn list(&self, from: &ListFrom, at_most: usize) -> Result<ListPage> {
@@ -290,16 +285,13 @@ impl DistributedLock for ReferenceBackend {
 
     async fn revoke(&self, name: &LockName, token: FencingToken, how: Revoke) -> Result<Revoked> {
         let (asked, is_read_first) = (name.clone(), self.has(Mutant::RevokeWritesWhatItRead));
-        let read = self
-            .client
-            .put(move |server| server.end_of(asked.as_str(), token))
-            .await?;
+        let read = self.client.put(move |server| server.end_of(&asked, token)).await?;
         if is_read_first {
             sleep(LOOK_AGAIN).await;
         }
         let (name, read) = (name.clone(), read.filter(|_| is_read_first));
         self.client
-            .put(move |server| server.revoke(name.as_str(), token, how, read))
+            .put(move |server| server.revoke(&name, token, how, read))
             .await
     }
 }
@@ -317,13 +309,10 @@ impl Hold for ReferenceHold {
     }
 
     async fn renew(&self, ttl: Duration) -> Result<Renewal> {
-        let ask = Request {
-            ttl: match self.client.has(Mutant::ExtendIsCut) {
-                true => ttl.min(self.ask.ttl),
-                false => ttl,
-            },
-            ..self.ask.clone()
-        };
+        let ask = self.ask.with_ttl(match self.client.has(Mutant::ExtendIsCut) {
+            true => ttl.min(self.ask.acquire.ttl),
+            false => ttl,
+        });
         let sent = SentAt::now();
         let of_effect = self.client.has(Mutant::RenewalCountsFromItsEffect);
         let asking = self.client.put(move |server| {
@@ -354,7 +343,7 @@ impl Hold for ReferenceHold {
         let release = Release {
             client: self.client.clone(),
             name: self.ask.name.clone(),
-            holder: self.ask.holder,
+            holder: self.ask.holder(),
             how,
         };
         match self.client.mutant() {
@@ -371,13 +360,10 @@ impl Hold for ReferenceHold {
     }
 
     async fn downgrade(&self, ttl: Duration) -> Result<Renewal> {
-        let ask = Request {
-            ttl,
-            ..self.ask.clone()
-        };
+        let ask = self.ask.with_ttl(ttl);
         let sent = SentAt::now();
         if self.client.has(Mutant::DowngradeLetsAWriterIn) {
-            let (name, holder) = (ask.name.clone(), ask.holder);
+            let (name, holder) = (ask.name.clone(), ask.holder());
             self.client.put(move |server| server.let_go(&name, holder)).await?;
             sleep(LOOK_AGAIN).await;
         }
@@ -423,7 +409,7 @@ impl Hold for ReferenceHold {
 #[derive(Debug)]
 struct Release {
     client: Client,
-    name: String,
+    name: LockName,
     holder: HolderId,
     how: ReleaseOptions,
 }

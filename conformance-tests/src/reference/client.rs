@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use lock_core::{Error, ErrorKind, Result};
+use lock_core::{Error, ErrorKind, LockName, Result};
 use tokio::time::{Instant, timeout};
 
 use super::server::ReferenceServer;
@@ -32,7 +32,7 @@ pub(super) struct Client {
 #[derive(Debug, Default)]
 struct Held {
     over: Option<Connection>,
-    names: Vec<String>,
+    names: Vec<LockName>,
 }
 
 impl Client {
@@ -74,11 +74,11 @@ impl Client {
     }
 
     /// For the mutant whose holds end with their connection.
-    pub(super) fn note_held(&self, name: &str) {
+    pub(super) fn note_held(&self, name: &LockName) {
         if let Ok(connection) = connected(&self.link) {
             let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
             held.over.get_or_insert(connection);
-            held.names.push(name.to_owned());
+            held.names.push(name.clone());
         }
     }
 

@@ -5,30 +5,41 @@ use lock_core::{LockName, Result};
 use tokio::time::Instant;
 
 use super::server::ReferenceServer;
-use super::state::Entry;
+use super::state::State;
 use crate::mutant::Mutant;
 
 impl ReferenceServer {
     /// The next names in their order.
     pub(super) fn list(&self, from: &ListFrom, at_most: usize) -> Result<ListPage> {
-        let now = Instant::now();
-        let state = self.up()?;
-        let is_used = |entry: &Entry| {
-            let status = entry.status(None, now);
-            status.is_held() || status.waiting != Some(0) || self.has(Mutant::ListShowsFreeNames)
+        let (state, now) = (self.up()?, Instant::now());
+        let mut page = match self.mutant() {
+            Some(mutant) => state.list(mutant, from, at_most, now),
+            None => state.server.list(from, at_most, now),
         };
-        let has_prefix = |name: &str| match self.has(Mutant::ListTakesAPrefixForAPart) {
-            true => name.contains(from.name_prefix()),
-            false => name.starts_with(from.name_prefix()),
+        if self.has(Mutant::ListDropsTheLastOfAPage) && page.next.is_some() {
+            page.names.pop();
+        }
+        if self.has(Mutant::ListShowsEscapedNames) {
+            let escaped = |name: &LockName| LockName::new(name.as_str().replace('%', "%25").replace('{', "%7B"));
+            page.names = page.names.iter().map(escaped).collect::<Result<_>>()?;
+        }
+        Ok(page)
+    }
+}
+
+impl State {
+    fn list(&self, mutant: Mutant, from: &ListFrom, at_most: usize, now: Instant) -> ListPage {
+        let used = || self.server.list(&ListFrom::all(), usize::MAX, now).names;
+        let mut names: Vec<LockName> = match mutant {
+            Mutant::ListShowsFreeNames => self.notes.asked.iter().cloned().collect(),
+            Mutant::ListTakesAPrefixForAPart | Mutant::ListCountsNames => used(),
+            _ => return self.server.list(from, at_most, now),
         };
-        let by_count = self.has(Mutant::ListCountsNames);
-        let mut names: Vec<&String> = state
-            .names
-            .iter()
-            .filter(|(name, entry)| has_prefix(name) && is_used(entry))
-            .map(|(name, _)| name)
-            .collect();
-        names.sort_unstable();
+        names.retain(|name| match mutant {
+            Mutant::ListTakesAPrefixForAPart => name.as_str().contains(from.name_prefix()),
+            _ => name.as_str().starts_with(from.name_prefix()),
+        });
+        let by_count = mutant == Mutant::ListCountsNames;
         let skipped = match from.after() {
             None => 0,
             Some(after) if by_count => after.parse().unwrap_or(0),
@@ -39,19 +50,8 @@ impl ReferenceServer {
         page.truncate(at_most);
         let next = page.last().filter(|_| !is_last).map(|last| match by_count {
             true => (skipped + page.len()).to_string(),
-            false => (*last).clone(),
+            false => last.as_str().to_owned(),
         });
-        if self.has(Mutant::ListDropsTheLastOfAPage) && !is_last {
-            page.pop();
-        }
-        let names: Result<Vec<_>> = page.into_iter().map(|name| self.shown(name)).collect();
-        Ok(ListPage::new(names?, next.map(|note| from.go_on_after(note))))
-    }
-
-    fn shown(&self, name: &str) -> Result<LockName> {
-        match self.has(Mutant::ListShowsEscapedNames) {
-            true => LockName::new(name.replace('%', "%25").replace('{', "%7B")),
-            false => LockName::new(name),
-        }
+        ListPage::new(page, next.map(|note| from.go_on_after(note)))
     }
 }

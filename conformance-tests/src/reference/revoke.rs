@@ -1,7 +1,7 @@
 //! Forced release at the server.
 
-use lock_core::backend::{HolderId, Mode, Revoke, Revoked};
-use lock_core::{FencingToken, Result};
+use lock_core::backend::{Mode, Revoke, Revoked};
+use lock_core::{FencingToken, LockName, Result};
 use tokio::time::Instant;
 
 use super::server::ReferenceServer;
@@ -10,61 +10,56 @@ use crate::mutant::Mutant;
 
 impl ReferenceServer {
     /// When the hold with this token ends, for the mutant that writes it back.
-    pub(super) fn end_of(&self, name: &str, token: FencingToken) -> Result<Option<Instant>> {
-        let mut state = self.up()?;
-        let entry = state.names.entry(self.key(name)).or_default();
-        let hold = entry.holds.iter().find(|hold| hold.has_token(token));
-        Ok(hold.map(|hold| hold.expires))
+    pub(super) fn end_of(&self, name: &LockName, token: FencingToken) -> Result<Option<Instant>> {
+        let (mut state, name, _) = self.at(name)?;
+        let mut holds = state.holds(&name);
+        Ok(holds.find(|hold| hold.grant.has_token(token)).map(|hold| hold.expires))
     }
 
     /// Ends the hold with this token, at once or when its lease ends. `read` is its end as it was read before.
     pub(super) fn revoke(
         &self,
-        name: &str,
+        name: &LockName,
         token: FencingToken,
         how: Revoke,
         read: Option<Instant>,
     ) -> Result<Revoked> {
-        let now = Instant::now();
-        let mut state = self.up()?;
-        let entry = state.names.entry(self.key(name)).or_default();
-        entry.forget_what_ended(None, now);
+        let (mut state, name, now) = self.at(name)?;
         let is_it = |hold: &Hold| match self.mutant() {
             Some(Mutant::RevokeWithoutToken) => true,
-            Some(Mutant::RevokeTakesLowerTokens) => token <= hold.token,
-            Some(Mutant::RevokeKnowsNoPasses) => token == hold.token,
-            _ => hold.has_token(token),
+            Some(Mutant::RevokeTakesLowerTokens) => token <= hold.grant.token,
+            Some(Mutant::RevokeKnowsNoPasses) => token == hold.grant.granted,
+            _ => hold.grant.has_token(token),
         };
-        if self.has(Mutant::RevokedHoldIsRenewed) && how == Revoke::AtLeaseEnd {
-            let hold = entry.holds.iter().find(|hold| is_it(hold));
-            return Ok(hold.map_or(Revoked::NotHeld, |hold| Revoked::done(hold.expires - now)));
-        }
-        let Some(hold) = entry.take(is_it) else {
+        let (how, is_marked) = match (self.mutant(), how) {
+            (Some(Mutant::RevokedHoldIsRenewed), Revoke::AtLeaseEnd) => (how, true),
+            (Some(Mutant::RevokeFreesAtOnce), _) => (Revoke::Now, false),
+            (Some(Mutant::RevokeNowWaits), _) => (Revoke::AtLeaseEnd, false),
+            _ => (how, false),
+        };
+        let found = state.holds(&name).find(|hold| is_it(hold)).map(|hold| hold.clone());
+        let found = found.filter(|hold| hold.expires > now);
+        let revoked =
+            found.filter(|hold| is_marked || state.server.revoke(&name, hold.grant.granted, now, how).is_some());
+        let Some(hold) = revoked else {
             return Ok(Revoked::NotHeld);
         };
+        if is_marked {
+            return Ok(Revoked::done(hold.expires - now));
+        }
         if self.has(Mutant::RevokeEndsAllReaders) {
-            entry.holds.retain(|other| other.mode != Mode::Shared);
+            state.keep_only(&name, now, |other| other.mode != Mode::Shared);
         }
-        let stays = match how {
-            Revoke::AtLeaseEnd => !self.has(Mutant::RevokeFreesAtOnce),
-            _ => self.has(Mutant::RevokeNowWaits),
-        };
-        let token = match self.has(Mutant::RevokedHoldHasNoToken) {
-            true => FencingToken::new(hold.token.as_u64() + u64::from(hold.reserved)).unwrap_or(hold.token),
-            false => hold.token,
-        };
-        if stays {
-            entry.holds.push(Hold {
-                holder: HolderId::random(),
-                expires: read.unwrap_or(hold.expires),
-                token,
-                ..hold.clone()
-            });
+        if let Some(rest) = state.holds(&name).find(|rest| rest.grant.has_token(hold.grant.granted)) {
+            rest.expires = read.unwrap_or(rest.expires);
+            if self.has(Mutant::RevokedHoldHasNoToken) {
+                let none = FencingToken::new(hold.grant.last_token.as_u64() + 1).unwrap_or(token);
+                (rest.grant.token, rest.grant.granted, rest.grant.last_token) = (none, none, none);
+            }
         }
-        if self.has(Mutant::RevokedHolderReleasesTheNext) {
-            entry.revoked.insert(hold.holder);
-        } else {
-            state.dead.insert(hold.holder);
+        match self.has(Mutant::RevokedHolderReleasesTheNext) {
+            true => state.notes.revoked.extend([hold.holder]),
+            false => state.server.dead.add(hold.holder, now),
         }
         self.freed.notify_waiters();
         Ok(Revoked::done(hold.expires - now))

@@ -1,15 +1,15 @@
-//! The server: names, who holds them until when, who waits for them, and their tokens.
+//! The server: the lock server of the memory backend, with the bugs of the mutants.
 
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use lock_core::backend::{Change, HolderId, LockStatus, Mode};
-use lock_core::{Error, ErrorKind, FencingToken, Result};
+use lock_core::{Error, ErrorKind, FencingToken, LockName, Result};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-use super::state::{Entry, Hold, Reply, Request, State};
+use super::state::{Hold, Name, Request, State};
 use crate::harness::Data;
 use crate::mutant::Mutant;
 
@@ -46,225 +46,168 @@ impl ReferenceServer {
         self.mutant == Some(mutant)
     }
 
-    pub(super) fn key(&self, name: &str) -> String {
-        match self.mutant {
-            Some(Mutant::NamesFolded) => name.to_lowercase(),
-            Some(Mutant::NamesCutAtNul) => name.split('\0').next().unwrap_or_default().to_owned(),
-            Some(Mutant::NamesShortened) => name.chars().take(64).collect(),
-            Some(Mutant::NamesMeetAuxiliaryKeys) => name.trim_end_matches(":fence").to_owned(),
-            _ => name.to_owned(),
-        }
+    fn key(&self, name: &LockName) -> LockName {
+        let name_at_server = match self.mutant {
+            Some(Mutant::NamesFolded) => name.as_str().to_lowercase(),
+            Some(Mutant::NamesCutAtNul) => name.as_str().split('\0').next().unwrap_or_default().to_owned(),
+            Some(Mutant::NamesShortened) => name.as_str().chars().take(64).collect(),
+            Some(Mutant::NamesMeetAuxiliaryKeys) => name.as_str().trim_end_matches(":fence").to_owned(),
+            _ => return name.clone(),
+        };
+        LockName::new(name_at_server).unwrap_or_else(|_| name.clone())
     }
 
-    fn clock(&self, now: Instant) -> u64 {
+    /// The state for a request, its name at the server, and the moment.
+    pub(super) fn at(&self, name: &LockName) -> Result<(MutexGuard<'_, State>, LockName, Instant)> {
+        let (mut state, name, now) = (self.up()?, self.key(name), Instant::now());
+        if self.mutant.is_some() {
+            state.before_expiry(self.mutant, &name, now);
+        }
+        Ok((state, name, now))
+    }
+
+    pub(super) fn clock(&self, now: Instant) -> u64 {
         (now - self.started).as_micros().try_into().unwrap_or(u64::MAX)
     }
 
-    pub(super) fn acquire(&self, request: &Request) -> Result<Reply> {
-        let now = Instant::now();
-        let mut state = self.up()?;
-        if state.dead.contains(&request.holder) {
-            return Err(Error::new(ErrorKind::Unexpected, "this holder id is dead"));
-        }
-        if self.has(Mutant::OldestNameIsEvicted) {
-            state.evict_oldest();
-        }
-        let entry = state.names.entry(self.key(&request.name)).or_default();
-        if self.has(Mutant::TokenOfTheFirstAsking) {
-            let next = entry.last_token + 1;
-            entry.last_token = *entry
-                .asked_tokens
-                .entry(request.holder)
-                .or_insert(next)
-                .max(&mut entry.last_token);
-        }
-        entry.forget_what_ended(self.mutant, now);
-        if let Some(hold) = entry.hold_of(request.holder)
-            && !self.repeat_is_another(request.mode)
-        {
-            if !self.has(Mutant::RepeatRearmsNothing) {
-                hold.expires = hold.expires.max(now + request.ttl);
-            }
-            return Ok(Reply::Granted(hold.token));
-        }
-        let has_ended = request.replaces.is_some_and(|base| entry.hold_of(base).is_none());
-        if has_ended && !self.has(Mutant::UpgradeWaitsForEver) {
-            entry.leave(request.holder);
-            return Err(Error::new(
-                ErrorKind::Lost,
-                "the hold that was to be upgraded has ended",
-            ));
-        }
-        if self.has(Mutant::AskersTtlCutsTheHolders) {
-            let cut = now + request.ttl;
-            entry
-                .holds
-                .iter_mut()
-                .for_each(|hold| hold.expires = hold.expires.min(cut));
-        }
-        if has_ended || !entry.admits(self.mutant, request) {
-            return Ok(entry.refuse(self.mutant, request, now));
-        }
-        let token = entry.grant(self.mutant, request, self.clock(now), now)?;
-        self.has_changed();
-        Ok(Reply::Granted(token))
-    }
-
     /// Somebody else may hold a name.
-    fn has_changed(&self) {
+    pub(super) fn has_changed(&self) {
         self.changes.send_modify(|changes| *changes += 1);
     }
 
     /// Takes a name's state away, for the mutant that writes it back by a second request.
-    pub(super) fn take_state(&self, name: &str) -> Result<Option<Entry>> {
-        Ok(self.up()?.names.remove(&self.key(name)))
+    pub(super) fn take_state(&self, name: &LockName) -> Result<Option<Name>> {
+        let (mut state, name, _) = self.at(name)?;
+        Ok(state.server.names.remove(&name))
     }
 
     /// Writes it back.
-    pub(super) fn write_state(&self, name: &str, state: Option<Entry>) -> Result<()> {
-        self.up()?.names.extend(state.map(|state| (self.key(name), state)));
+    pub(super) fn write_state(&self, name: &LockName, written: Option<Name>) -> Result<()> {
+        let (mut state, name, _) = self.at(name)?;
+        state.server.names.extend(written.map(|written| (name, written)));
         Ok(())
     }
 
     /// Sets the end of a hold, for the mutant that does so by a second request.
     pub(super) fn set_expiry(&self, request: &Request) -> Result<()> {
-        let expires = Instant::now() + request.ttl;
-        let mut state = self.up()?;
-        let entry = state.names.get_mut(&self.key(&request.name));
-        if let Some(hold) = entry.and_then(|entry| entry.hold_of(request.holder)) {
-            hold.expires = expires;
+        let (mut state, name, now) = self.at(&request.name)?;
+        if let Some(hold) = state.hold_of(&name, request.holder()) {
+            hold.expires = now + request.acquire.ttl;
         }
         Ok(())
     }
 
-    /// Whether the request would be granted, for the client that counts permits itself.
-    pub(super) fn would_admit(&self, request: &Request) -> Result<bool> {
-        let now = Instant::now();
-        let mut state = self.up()?;
-        let entry = state.names.entry(self.key(&request.name)).or_default();
-        entry.forget_what_ended(self.mutant, now);
-        Ok(entry.hold_of(request.holder).is_none() && entry.admits(self.mutant, request))
-    }
-
     /// Whether there was a hold to renew.
     pub(super) fn renew(&self, request: &Request) -> Result<bool> {
-        let now = Instant::now();
-        let mut state = self.up()?;
-        let entry = state.names.entry(self.key(&request.name)).or_default();
-        let Some(hold) = entry.holds.iter_mut().find(|hold| self.is_mine(hold, request.holder)) else {
-            let brings_back = match request.mode {
-                Mode::Exclusive => self.has(Mutant::RenewalBringsBack) && entry.holds.is_empty(),
-                _ => self.has(Mutant::LateRenewalBringsAReaderBack),
-            };
-            let token = FencingToken::new(entry.last_token.max(1)).filter(|_| brings_back);
-            entry.holds.extend(token.map(|token| request.hold(token, now)));
-            return Ok(brings_back);
-        };
-        if hold.expires <= now && !self.has(Mutant::ExpiredHoldExtended) {
-            return Ok(false);
+        let (mut state, name, now) = self.at(&request.name)?;
+        let holder = self.whose(&mut state, &name, request.holder(), Mutant::KeptIdLivesOn);
+        let (ttl, prolonged) = (request.acquire.ttl, now + request.acquire.ttl);
+        let before = state.hold_of(&name, holder).map(|hold| hold.expires);
+        if let Some(hold) = state.hold_of(&name, holder)
+            && self.has(Mutant::ExpiredHoldExtended)
+        {
+            hold.expires = hold.expires.max(prolonged);
         }
-        let prolonged = now + request.ttl;
-        match (self.mutant, hold.mode) {
-            (Some(Mutant::RenewalShortens), _) => hold.expires = prolonged,
-            (Some(Mutant::RenewalProlongsTheNameAlone), Mode::Shared) => {}
-            (Some(Mutant::RenewalProlongsAllReaders), Mode::Shared) => {
-                let holds = entry.holds.iter_mut();
-                holds.for_each(|hold| hold.expires = hold.expires.max(prolonged));
+        if state.server.renew(&name, holder, now, ttl) {
+            let is_shared = |hold: &Hold| hold.mode == Mode::Shared;
+            for hold in state.holds(&name) {
+                match self.mutant {
+                    Some(Mutant::RenewalShortens) if hold.holder == holder => hold.expires = prolonged,
+                    Some(Mutant::RenewalProlongsTheNameAlone) if hold.holder == holder && is_shared(hold) => {
+                        hold.expires = before.unwrap_or(hold.expires);
+                    }
+                    Some(Mutant::RenewalProlongsAllReaders) if is_shared(hold) => {
+                        hold.expires = hold.expires.max(prolonged);
+                    }
+                    _ => {}
+                }
             }
-            _ => hold.expires = hold.expires.max(prolonged),
+            return Ok(true);
         }
-        Ok(true)
+        let brings_back = match request.mode() {
+            Mode::Exclusive => self.has(Mutant::RenewalBringsBack) && state.holds(&name).next().is_none(),
+            _ => self.has(Mutant::LateRenewalBringsAReaderBack),
+        };
+        if brings_back {
+            state.bring_back(&name, request, request.mode(), now);
+        }
+        Ok(brings_back)
     }
 
     /// Makes an exclusive hold a shared one, and whether there was one.
     pub(super) fn downgrade(&self, request: &Request) -> Result<bool> {
-        let now = Instant::now();
-        let mut state = self.up()?;
-        let entry = state.names.entry(self.key(&request.name)).or_default();
-        entry.forget_what_ended(self.mutant, now);
-        match entry.hold_of(request.holder) {
-            Some(hold) => {
-                hold.mode = Mode::Shared;
-                hold.expires = hold.expires.max(now + request.ttl);
-            }
-            None if self.has(Mutant::DowngradeOfALostHold) || self.has(Mutant::DowngradeLetsAWriterIn) => {
-                let token = FencingToken::new(entry.last_token.max(1));
-                entry.holds.extend(token.map(|token| Hold {
-                    mode: Mode::Shared,
-                    ..request.hold(token, now)
-                }));
-            }
-            None => return Ok(false),
+        let (mut state, name, now) = self.at(&request.name)?;
+        let mut downgraded = state
+            .server
+            .downgrade(&name, request.holder(), now, request.acquire.ttl);
+        if !downgraded && (self.has(Mutant::DowngradeOfALostHold) || self.has(Mutant::DowngradeLetsAWriterIn)) {
+            state.bring_back(&name, request, Mode::Shared, now);
+            downgraded = true;
         }
-        if !self.has(Mutant::DowngradeWakesNobody) {
+        if downgraded && !self.has(Mutant::DowngradeWakesNobody) {
             self.freed.notify_waiters();
         }
-        Ok(true)
+        Ok(downgraded)
     }
 
     /// Whether the hold was there, so that all later tokens are larger.
     pub(super) fn raise(&self, request: &Request, token: FencingToken) -> Result<bool> {
-        let now = Instant::now();
-        let mut state = self.up()?;
-        let entry = state.names.entry(self.key(&request.name)).or_default();
-        entry.forget_what_ended(self.mutant, now);
-        let is_there = entry.hold_of(request.holder).is_some();
-        let raised = token.as_u64();
+        let (mut state, name, now) = self.at(&request.name)?;
+        let (holder, before) = (request.holder(), state.server.last_token);
+        let is_there = state.server.raise(&name, holder, now, token);
         match self.mutant {
-            Some(Mutant::RaisedTokenForgotten) => {}
-            Some(Mutant::RaiseLowers) if is_there => entry.last_token = raised,
+            Some(Mutant::RaisedTokenForgotten) => state.server.last_token = before,
+            Some(Mutant::RaiseLowers) if is_there => state.server.last_token = token.as_u64(),
             Some(Mutant::LostHoldRaises | Mutant::RefusedRaiseTakesEffect) => {
-                entry.last_token = entry.last_token.max(raised);
+                state.server.last_token = state.server.last_token.max(token.as_u64());
             }
-            _ if is_there => entry.last_token = entry.last_token.max(raised),
+            Some(Mutant::RaiseEndsTheHold) => state.keep_only(&name, now, |hold| hold.holder != holder),
             _ => {}
-        }
-        if self.has(Mutant::RaiseEndsTheHold) {
-            entry.holds.retain(|hold| hold.holder != request.holder);
         }
         Ok(is_there || self.has(Mutant::LostHoldRaises))
     }
 
     /// Ends a hold that its holder is about to come back to, for the mutant that downgrades in two steps.
-    pub(super) fn let_go(&self, name: &str, holder: HolderId) -> Result<()> {
-        let mut state = self.up()?;
-        let entry = state.names.entry(self.key(name)).or_default();
-        entry.holds.retain(|hold| hold.holder != holder);
+    pub(super) fn let_go(&self, name: &LockName, holder: HolderId) -> Result<()> {
+        let (mut state, name, now) = self.at(name)?;
+        state.keep_only(&name, now, |hold| hold.holder != holder);
         self.freed.notify_waiters();
         Ok(())
     }
 
     /// Whether there was a hold to release. It is nobody's any more, and stays for as long as it is to be kept.
-    pub(super) fn release(&self, name: &str, holder: HolderId, keep_for: Option<Duration>) -> Result<bool> {
-        let now = Instant::now();
-        let mut state = self.up()?;
-        state.dead.insert(holder);
+    pub(super) fn release(&self, name: &LockName, holder: HolderId, keep_for: Option<Duration>) -> Result<bool> {
+        let (mut state, name, now) = self.at(name)?;
+        let anybodys = self.has(Mutant::ReleaseWithoutCompare) || state.notes.revoked.contains(&holder);
+        let first = state.holds(&name).next().map(|hold| hold.holder);
+        let own = self.whose(&mut state, &name, holder, Mutant::KeptIdLivesOn);
+        let own = self.whose(&mut state, &name, own, Mutant::RepeatedReleaseKeepsAnew);
+        let released = first.filter(|_| anybodys).unwrap_or(own);
+        let hold = state.hold_of(&name, released).map(|hold| hold.clone());
+        let hold = hold.filter(|hold| hold.expires > now);
+        let keep_for = keep_for.filter(|_| !self.has(Mutant::KeepForIgnored));
+        let keep_for = keep_for.zip(hold.as_ref()).map(|(rest, hold)| match self.mutant {
+            Some(Mutant::KeepForCannotShorten) => rest.max(hold.expires - now),
+            Some(Mutant::KeepForCannotProlong) => rest.min(hold.expires - now),
+            _ => rest,
+        });
+        let was_there = state.server.release(&name, released, now, keep_for);
+        state.server.dead.add(holder, now);
+        state.come_back_again(holder);
         self.has_changed();
-        let entry = state.names.entry(self.key(name)).or_default();
-        let anybodys = self.has(Mutant::ReleaseWithoutCompare) || entry.revoked.contains(&holder);
-        let hold = entry.take(|hold| anybodys || self.may_release(hold, holder));
-        entry.come_back_again(holder);
         self.wake(hold.as_ref());
-        entry.last_end = hold.as_ref().map(|hold| hold.expires);
-        let Some(hold) = hold.filter(|hold| hold.expires > now) else {
-            return Ok(self.has(Mutant::ReleaseNeverSaysLost));
+        let Some(hold) = hold else {
+            return Ok(was_there || self.has(Mutant::ReleaseNeverSaysLost));
         };
-        if self.has(Mutant::FirstReaderFreesTheName) {
-            entry
-                .holds
-                .retain(|other| other.mode != Mode::Shared || hold.mode != Mode::Shared);
+        if keep_for.is_some()
+            && let Some(kept) = state.holds(&name).last()
+        {
+            kept.grant.with = Some(holder);
         }
-        entry.holds.extend(keep_for.map(|rest| Hold {
-            holder: HolderId::random(),
-            former: Some(holder),
-            expires: match self.mutant {
-                Some(Mutant::KeepForIgnored) => now,
-                Some(Mutant::KeepForCannotShorten) => hold.expires.max(now + rest),
-                Some(Mutant::KeepForCannotProlong) => hold.expires.min(now + rest),
-                _ => now + rest,
-            },
-            ..hold
-        }));
+        if self.has(Mutant::FirstReaderFreesTheName) && hold.mode == Mode::Shared {
+            state.keep_only(&name, now, |other| other.mode != Mode::Shared);
+        }
+        state.notes.last_end.insert(name, hold.expires);
         Ok(true)
     }
 
@@ -278,53 +221,62 @@ impl ReferenceServer {
         }
     }
 
-    pub(super) fn abandon(&self, name: &str, holder: HolderId, replaces: Option<HolderId>) -> Result<()> {
-        let mut state = self.up()?;
+    pub(super) fn abandon(&self, name: &LockName, holder: HolderId, replaces: Option<HolderId>) -> Result<()> {
+        let (mut state, name, now) = self.at(name)?;
         self.has_changed();
-        if self.has(Mutant::AbandonDoesNothing) {
-            return Ok(());
-        }
-        if !self.has(Mutant::AbandonedIdsComeBack) {
-            state.dead.insert(holder);
-        }
-        if let Some(entry) = state.names.get_mut(&self.key(name)) {
-            let stays = |hold: &Hold| match (self.mutant, hold.mode) {
-                (Some(Mutant::AbandonWithoutCompare), _) | (Some(Mutant::AbandonEndsAllReaders), Mode::Shared) => false,
-                (Some(Mutant::AbandonLeavesThePermit), Mode::Permits(_)) => true,
-                (Some(Mutant::AbandonedUpgradeEndsTheRead), _) if Some(hold.holder) == replaces => false,
-                _ => hold.holder != holder,
-            };
-            let upgraded = entry.hold_of(holder).cloned().filter(|_| replaces.is_some());
-            entry.holds.retain(stays);
-            if let (Some(upgraded), Some(base)) = (upgraded, replaces)
-                && !self.has(Mutant::UndoneUpgradeEndsTheRead)
-            {
-                entry.holds.push(Hold {
-                    holder: base,
-                    mode: Mode::Upgradable,
-                    ..upgraded
-                });
+        match (self.mutant, replaces) {
+            (Some(Mutant::AbandonDoesNothing), _) => return Ok(()),
+            (Some(Mutant::AbandonWithoutCompare), _) => state.keep_only(&name, now, |_| false),
+            (Some(Mutant::AbandonEndsAllReaders), _) => state.keep_only(&name, now, |hold| hold.mode != Mode::Shared),
+            (Some(Mutant::AbandonedUpgradeEndsTheRead), Some(base)) => {
+                state.keep_only(&name, now, |hold| hold.holder != base);
             }
-            entry.come_back_again(holder);
-            entry.leave(holder);
+            (Some(Mutant::UndoneUpgradeEndsTheRead), _) => {
+                if let Some(hold) = state.hold_of(&name, holder) {
+                    hold.replaced = None;
+                }
+            }
+            (Some(Mutant::AbandonLeavesThePermit), _) => {
+                if let Some(hold) = state.hold_of(&name, holder)
+                    && matches!(hold.mode, Mode::Permits(_))
+                {
+                    hold.holder = HolderId::random();
+                }
+            }
+            _ => {}
         }
+        state.server.abandon(&name, holder, now);
+        if self.has(Mutant::AbandonedIdsComeBack) {
+            state.server.dead.remove(holder);
+        }
+        state.come_back_again(holder);
         if !self.has(Mutant::LeavingWaiterWakesNobody) {
             self.freed.notify_waiters();
         }
         Ok(())
     }
 
-    pub(super) fn status(&self, name: &str) -> Result<LockStatus> {
-        let state = self.up()?;
-        let entry = state.names.get(&self.key(name));
-        Ok(entry.map_or_else(
-            || LockStatus::free().with_waiting(0),
-            |entry| entry.status(self.mutant, Instant::now()),
-        ))
+    pub(super) fn status(&self, name: &LockName) -> Result<LockStatus> {
+        let (state, name, now) = self.at(name)?;
+        let mut status = state.server.status(&name, now, SystemTime::now());
+        let waiters = status.waiters.as_mut().into_iter();
+        match self.mutant {
+            Some(Mutant::StatusShowsOneReader) => status.holders.truncate(1),
+            Some(Mutant::StatusShowsOneId) => {
+                let holders = status.holders.iter_mut();
+                holders.for_each(|holder| holder.id = Some("the name's".into()));
+            }
+            Some(Mutant::WaitersHideTheToken) if status.waiting != Some(0) => {
+                status.holders.iter_mut().for_each(|holder| holder.token = None);
+            }
+            Some(Mutant::WaitersInNoOrder) => waiters.for_each(|waiters| waiters.reverse()),
+            _ => {}
+        }
+        Ok(status)
     }
 
     /// The status, and what completes at the next change.
-    pub(super) fn follow(&self, name: &str) -> Result<(LockStatus, Change)> {
+    pub(super) fn follow(&self, name: &LockName) -> Result<(LockStatus, Change)> {
         let mut changes = self.changes.subscribe();
         self.follows.send_modify(|follows| *follows += 1);
         let mut later = self.follows.subscribe();
@@ -346,10 +298,9 @@ impl ReferenceServer {
         Ok((self.status(name)?, Change::new(change)))
     }
 
-    pub(super) fn take_away(&self, name: &str) {
-        if let Some(entry) = self.lock().names.get_mut(&self.key(name)) {
-            entry.holds.clear();
-        }
+    pub(super) fn take_away(&self, name: &LockName) {
+        let (mut state, name) = (self.lock(), self.key(name));
+        state.keep_only(&name, Instant::now(), |_| false);
         self.has_changed();
         self.freed.notify_waiters();
     }
@@ -363,29 +314,19 @@ impl ReferenceServer {
         if data == Data::Lost {
             *state = State::default();
         }
-        if self.has(Mutant::HoldsLostAtRestart) {
-            state.names.values_mut().for_each(|entry| entry.holds.clear());
-        }
-        if self.has(Mutant::CounterLostAtRestart) {
-            state.names.values_mut().for_each(|entry| entry.last_token = 0);
+        match self.mutant {
+            Some(Mutant::HoldsLostAtRestart) => state.server.names.values_mut().for_each(|name| name.holds.clear()),
+            Some(Mutant::CounterLostAtRestart) => state.server.last_token = 0,
+            _ => {}
         }
         state.down = false;
     }
 
-    fn is_mine(&self, hold: &Hold, holder: HolderId) -> bool {
-        hold.holder == holder || self.has(Mutant::KeptIdLivesOn) && hold.former == Some(holder)
-    }
-
-    fn repeat_is_another(&self, mode: Mode) -> bool {
-        match mode {
-            Mode::Shared => self.has(Mutant::RepeatedReaderIsAnother),
-            Mode::Permits(_) => self.has(Mutant::RepeatTakesASecondPermit),
-            _ => false,
-        }
-    }
-
-    fn may_release(&self, hold: &Hold, holder: HolderId) -> bool {
-        self.is_mine(hold, holder) || self.has(Mutant::RepeatedReleaseKeepsAnew) && hold.former == Some(holder)
+    /// Whose hold a request of this id is taken to mean. This mutant finds what is kept of a hold by its former holder.
+    fn whose(&self, state: &mut State, name: &LockName, holder: HolderId, mutant: Mutant) -> HolderId {
+        let mut kept = state.holds(name).filter(|hold| hold.grant.with == Some(holder));
+        let kept = kept.next().filter(|_| self.has(mutant));
+        kept.map_or(holder, |hold| hold.holder)
     }
 
     pub(super) fn up(&self) -> Result<MutexGuard<'_, State>> {
