@@ -17,10 +17,7 @@ use crate::connection::{Health, Room, Session};
 use crate::error::Failure;
 use crate::hold::RedisHold;
 use crate::names::Keys;
-use crate::protocol::{
-    self, AcquireArguments, Acquired, Holder, RequestTerms, Taken, base_ended, millis, mode, retired_holder,
-    unexpected_reply,
-};
+use crate::protocol::{self, Acquired, Ask, Entry, Holder, Taken, base_ended, retired_holder, unexpected_reply};
 use crate::servers::Route;
 
 /// Asks until the name is granted or the request is given up. In between it waits: until the server wakes it, or until it
@@ -134,32 +131,20 @@ async fn ask(
     (route, room): (&mut Route, Option<Room>),
     may_have_entry: bool,
 ) -> Result<Outcome> {
-    let (holder, terms) = (request.holder().to_string(), RequestTerms::new(request, ttl));
-    let (mode, lifetime) = (mode::of(request)?, millis(entry_lifetime(ttl, client.grace)));
     let inbox = client.servers.inbox(keys);
-    let arguments = AcquireArguments {
-        waits: request.waits(),
-        may_have_entry,
-        is_fresh: !request.reinstates(),
-        all: [
-            &holder,
-            &terms.ttl,
-            &terms.label,
-            &terms.floor,
-            &mode,
-            &client.grace_ms,
-            &inbox,
-            &lifetime,
-            if may_have_entry { "1" } else { "" },
-        ],
+    let entry = Entry {
+        inbox: &inbox,
+        lifetime: entry_lifetime(ttl, client.grace),
+        may_exist: may_have_entry,
     };
+    let asking = Ask::new(request, ttl, &client.grace_ms, entry)?;
 
     let mut in_flight = client.claims.sending(request.holder(), route.generation());
     let in_window = room.map(Room::sending);
     let sent = request.sending();
     let reply = tokio::select! {
         biased;
-        reply = client.servers.ask(route, keys, &arguments, &mut in_flight) => reply,
+        reply = client.servers.ask(route, keys, &asking, &mut in_flight) => reply,
         () = request.given_up() => return Ok(Outcome::GivenUp),
     };
     if reply.as_ref().err().is_none_or(Failure::is_reply) {

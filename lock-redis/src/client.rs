@@ -11,6 +11,7 @@ use redis::Value;
 
 use crate::config::RedisConfig;
 use crate::names::Keys;
+use crate::protocol::arguments::{EndArguments, StatusArguments, YES};
 use crate::protocol::mode::EXCLUSIVE;
 use crate::protocol::{self, millis, unexpected_reply};
 use crate::renewals::Renewals;
@@ -79,11 +80,11 @@ impl Client {
     async fn read_status(&self, route: &mut Route, keys: &Keys, most_waiters: u32) -> Result<Value> {
         let [lock, _fence, queue, ends, terms] = keys.all();
         let keys = [lock, queue, ends, terms];
-        let most_waiters = most_waiters.to_string();
-        let reply = self
-            .servers
-            .run(route, &protocol::STATUS, &keys, &[&most_waiters])
-            .await;
+        let arguments = StatusArguments {
+            most_waiters: most_waiters.to_string().into(),
+        };
+        let status = &protocol::STATUS;
+        let reply = self.servers.run(route, status, &keys, &arguments.all()).await;
         reply.map_err(|failure| route.lock_error(failure))
     }
 
@@ -91,22 +92,22 @@ impl Client {
     pub(crate) async fn end(&self, keys: &Keys, holder: HolderId, how: End<'_>) -> Result<bool> {
         let mut route = self.servers.route(keys, pending()).await?;
         let id = holder.to_string();
-        let keep_for = match how {
-            End::Release(Some(rest)) => millis(rest),
-            _ => String::new(),
-        };
-        let (mode, inbox) = match how {
+        let mut arguments = self.end_arguments(&id);
+        match how {
             // Its grant has removed the entry, and a hold is found in any mode.
-            End::Release(_) => (EXCLUSIVE, "".into()),
-            End::Abandon(mode) => (mode, self.servers.inbox(keys)),
-        };
-        let tombstone = match self.claims.may_overtake(holder, &route.generation()) {
-            true => "1",
-            false => "",
-        };
-        let arguments = [&*id, &*self.grace_ms, mode, &*inbox, &*keep_for, tombstone];
+            End::Release(keep_for) => {
+                arguments.keep_for = keep_for.map_or_else(String::new, millis).into();
+            }
+            End::Abandon(mode) => {
+                arguments.mode = mode.into();
+                arguments.inbox = self.servers.inbox(keys);
+            }
+        }
+        if self.claims.may_overtake(holder, &route.generation()) {
+            arguments.leaves_tombstone = YES.into();
+        }
         let end = &protocol::END;
-        let reply = self.servers.run(&mut route, end, &keys.all(), &arguments).await;
+        let reply = self.servers.run(&mut route, end, &keys.all(), &arguments.all()).await;
         let reply = reply.map_err(|failure| route.lock_error(failure))?;
         let ended = protocol::ended(&reply).ok_or_else(unexpected_reply)?;
         self.claims.remove(holder);
@@ -135,14 +136,26 @@ impl Client {
     /// Has the server search on for a waiter that is connected, behind many that are not. If that fails, the waiters find
     /// out by themselves when they refresh their entries.
     pub(crate) async fn wake_next(&self, route: &mut Route, keys: &Keys, id: &str) {
-        let arguments = [id, &*self.grace_ms, EXCLUSIVE, "", "", "", "more"];
+        let arguments = EndArguments {
+            searches_on: YES.into(),
+            ..self.end_arguments(id)
+        };
         loop {
             let end = &protocol::END;
-            let reply = self.servers.run(route, end, &keys.all(), &arguments).await;
+            let reply = self.servers.run(route, end, &keys.all(), &arguments.all()).await;
             let ended = reply.ok().and_then(|reply| protocol::ended(&reply));
             if ended.is_none_or(|ended| !ended.more) {
                 return;
             }
+        }
+    }
+    /// Those that end a hold and nothing else.
+    fn end_arguments<'a>(&'a self, id: &'a str) -> EndArguments<'a> {
+        EndArguments {
+            holder: id.into(),
+            grace: (&*self.grace_ms).into(),
+            mode: EXCLUSIVE.into(),
+            ..EndArguments::default()
         }
     }
 }

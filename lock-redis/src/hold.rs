@@ -16,6 +16,7 @@ use crate::client::{Client, End};
 use crate::connection::{LeaseRegistration, Reply};
 use crate::error::Failure;
 use crate::names::Keys;
+use crate::protocol::arguments::{DowngradeArguments, RaiseArguments, ReinstateArguments, RenewArguments};
 use crate::protocol::{self, millis, unexpected_reply};
 use crate::renewals::{Gathered, Renewals};
 use crate::servers::Route;
@@ -208,12 +209,14 @@ impl RedisHold {
 
     /// Returns whether the server has the hold.
     async fn run(&self, route: &mut Route, how: Keep, ttl: Duration) -> Result<bool> {
-        let arguments = [&*self.holder.to_string(), &*millis(ttl), &*self.client.grace_ms];
+        let (holder, ttl) = (self.holder.to_string().into(), millis(ttl).into());
         let reply = match how {
-            Keep::Renewed => self.run_renewal(route, &arguments[..2]).await,
+            Keep::Renewed => self.run_renewal(route, &RenewArguments { holder, ttl }).await,
             Keep::Downgraded => {
                 let (servers, keys) = (&self.client.servers, self.keys.all());
-                servers.run(route, &protocol::DOWNGRADE, &keys, &arguments).await
+                let grace = (&*self.client.grace_ms).into();
+                let arguments = DowngradeArguments { holder, ttl, grace };
+                servers.run(route, &protocol::DOWNGRADE, &keys, &arguments.all()).await
             }
         };
         match reply {
@@ -225,8 +228,8 @@ impl RedisHold {
 
     /// With no key that may be missing: as long as its slot is being moved, a server refuses a script with several keys if it
     /// does not have all of them, and a hold may not live so long.
-    async fn run_renewal(&self, route: &mut Route, arguments: &[&str]) -> Reply {
-        let servers = &self.client.servers;
+    async fn run_renewal(&self, route: &mut Route, arguments: &RenewArguments<'_>) -> Reply {
+        let (servers, arguments) = (&self.client.servers, &arguments.all());
         if self.has_it_alone.load(Ordering::Relaxed) {
             let reply = servers.run(route, &protocol::RENEW, &self.keys.lock(), arguments).await;
             if !reply.as_ref().is_ok_and(protocol::is_of_shared) {
@@ -250,9 +253,12 @@ impl RedisHold {
 
     async fn raise(&self, mut route: Route, token: FencingToken) -> Result<()> {
         let servers = &self.client.servers;
-        let arguments = [&*self.holder.to_string(), &*token.to_string()];
+        let arguments = RaiseArguments {
+            holder: self.holder.to_string().into(),
+            token: token.to_string().into(),
+        };
         let reply = servers
-            .run(&mut route, &protocol::RAISE, &self.keys.all(), &arguments)
+            .run(&mut route, &protocol::RAISE, &self.keys.all(), &arguments.all())
             .await;
         match protocol::renewed(&reply.map_err(|failure| route.lock_error(failure))?) {
             Some(true) => {
@@ -301,19 +307,19 @@ impl RedisHold {
 
     /// Has the server remember the hold. Returns false if somebody else has the name.
     async fn reinstate(&self, route: &mut Route, ttl: Duration) -> Result<bool> {
-        let arguments = [
-            &*self.holder.to_string(),
-            &*millis(ttl),
-            self.grant.label(),
-            &*self.grant.stored_token(self.token).to_string(),
-            self.grant.mode(),
-            &*self.grant.last_token().to_string(),
-        ];
+        let arguments = ReinstateArguments {
+            holder: self.holder.to_string().into(),
+            ttl: millis(ttl).into(),
+            label: self.grant.label().into(),
+            token: self.grant.stored_token(self.token).to_string().into(),
+            mode: self.grant.mode().into(),
+            own_last: self.grant.last_token().to_string().into(),
+        };
         // One that comes late must not bring a released hold back.
         let in_flight = self.client.claims.sending(self.holder, route.generation());
         let servers = &self.client.servers;
         let reply = servers
-            .run(route, &protocol::REINSTATE, &self.keys.all(), &arguments)
+            .run(route, &protocol::REINSTATE, &self.keys.all(), &arguments.all())
             .await;
         if reply.as_ref().err().is_none_or(Failure::is_reply) {
             in_flight.answered();

@@ -4,15 +4,18 @@
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use lock_core::backend::AcquireRequest;
 use lock_core::{Error, ErrorKind, FencingToken};
 use redis::{Cmd, cmd};
 
+pub(crate) use self::ask::{Ask, Entry};
 pub(crate) use self::replies::{
     Acquired, Holder, RenewedOne, Taken, acquired, ended, is_of_shared, renewed, renewed_together, revoked, status,
     status_with_waiters,
 };
 
+pub(crate) mod arguments;
+mod ask;
+mod files;
 pub(crate) mod mode;
 mod replies;
 
@@ -41,65 +44,44 @@ pub(crate) enum PubSub {
     Sharded,
 }
 
-macro_rules! file {
-    ($name:literal) => {
-        include_str!(concat!("protocol/scripts/", $name, ".lua"))
-    };
-}
-
 /// Grants, repeats a grant, or replies who has the lock and adds a queue entry.
 pub(crate) static ACQUIRE: LazyLock<Script> =
-    LazyLock::new(|| Script::new(file!("acquire")).checked_by(&CHECKED_ACQUIRE));
+    LazyLock::new(|| Script::new(files::ACQUIRE).checked_by(&CHECKED_ACQUIRE));
 /// The same for a waiter that has a queue entry. It works however full the memory is: what it writes replaces the entry or
 /// the offer, so that nothing of it piles up.
-pub(crate) static CONFIRM: LazyLock<Script> = LazyLock::new(|| {
-    let text = concat!("#!lua flags=allow-oom\n", file!("acquire"));
-    Script::new(text).checked_by(&CHECKED_CONFIRM)
-});
-static CHECKED_ACQUIRE: LazyLock<Script> =
-    LazyLock::new(|| Script::new(concat!("-- include same_data.lua\n", file!("acquire"))));
-static CHECKED_CONFIRM: LazyLock<Script> = LazyLock::new(|| {
-    let text = concat!("#!lua flags=allow-oom\n-- include same_data.lua\n", file!("acquire"));
-    Script::new(text)
-});
+pub(crate) static CONFIRM: LazyLock<Script> =
+    LazyLock::new(|| Script::new(&[ALLOW_OOM, files::ACQUIRE].concat()).checked_by(&CHECKED_CONFIRM));
+static CHECKED_ACQUIRE: LazyLock<Script> = LazyLock::new(|| Script::new(&[SAME_DATA, files::ACQUIRE].concat()));
+static CHECKED_CONFIRM: LazyLock<Script> =
+    LazyLock::new(|| Script::new(&[ALLOW_OOM, SAME_DATA, files::ACQUIRE].concat()));
+/// The script works however full the memory is.
+const ALLOW_OOM: &str = "#!lua flags=allow-oom\n";
+/// First the script checks that the server has not been promoted.
+const SAME_DATA: &str = "-- include same_data.lua\n";
 /// Moves the end of a hold forward.
-pub(crate) static RENEW: LazyLock<Script> = LazyLock::new(|| Script::new(file!("renew")));
+pub(crate) static RENEW: LazyLock<Script> = LazyLock::new(|| Script::new(files::RENEW));
 /// The same for many names that only one holder may have.
-pub(crate) static RENEW_TOGETHER: LazyLock<Script> = LazyLock::new(|| Script::new(file!("renew_together")));
+pub(crate) static RENEW_TOGETHER: LazyLock<Script> = LazyLock::new(|| Script::new(files::RENEW_TOGETHER));
 /// Releases or abandons, and offers the name to the next waiter.
-pub(crate) static END: LazyLock<Script> = LazyLock::new(|| Script::new(file!("end")));
+pub(crate) static END: LazyLock<Script> = LazyLock::new(|| Script::new(files::END));
 /// Ends what many exclusive holders have, where nobody waits.
-pub(crate) static END_TOGETHER: LazyLock<Script> = LazyLock::new(|| Script::new(file!("end_together")));
+pub(crate) static END_TOGETHER: LazyLock<Script> = LazyLock::new(|| Script::new(files::END_TOGETHER));
 /// Makes an exclusive hold a shared one.
-pub(crate) static DOWNGRADE: LazyLock<Script> = LazyLock::new(|| Script::new(file!("downgrade")));
+pub(crate) static DOWNGRADE: LazyLock<Script> = LazyLock::new(|| Script::new(files::DOWNGRADE));
 /// Has the fence count a hold's token as at least another one.
-pub(crate) static RAISE: LazyLock<Script> = LazyLock::new(|| Script::new(file!("raise")));
+pub(crate) static RAISE: LazyLock<Script> = LazyLock::new(|| Script::new(files::RAISE));
 /// Puts a hold back that the server has forgotten.
-pub(crate) static REINSTATE: LazyLock<Script> = LazyLock::new(|| Script::new(file!("reinstate")));
+pub(crate) static REINSTATE: LazyLock<Script> = LazyLock::new(|| Script::new(files::REINSTATE));
 /// Finds out since when the server has its data.
-pub(crate) static MARK: LazyLock<Script> = LazyLock::new(|| Script::new(file!("mark")));
+pub(crate) static MARK: LazyLock<Script> = LazyLock::new(|| Script::new(files::MARK));
 /// Writes a lock's key as it is, so that replicas can be asked who has it.
-pub(crate) static WRITE_AGAIN: LazyLock<Script> = LazyLock::new(|| Script::new(file!("write_again")));
+pub(crate) static WRITE_AGAIN: LazyLock<Script> = LazyLock::new(|| Script::new(files::WRITE_AGAIN));
 /// Ends the hold of somebody else.
-pub(crate) static REVOKE: LazyLock<Script> = LazyLock::new(|| {
-    let (_flags, end) = file!("end").split_once('\n').expect("it begins with its flags");
-    Script::new(&file!("revoke").replace("-- include end.lua\n", end))
-});
+pub(crate) static REVOKE: LazyLock<Script> = LazyLock::new(|| Script::new(files::REVOKE));
 /// Whether a hold that is lost was revoked.
-pub(crate) static WAS_REVOKED: LazyLock<Script> = LazyLock::new(|| Script::new(file!("was_revoked")));
+pub(crate) static WAS_REVOKED: LazyLock<Script> = LazyLock::new(|| Script::new(files::WAS_REVOKED));
 /// Replies who has the lock.
-pub(crate) static STATUS: LazyLock<Script> = LazyLock::new(|| Script::new(file!("status")));
-
-/// What several scripts include. An earlier fragment may include a later one.
-const FRAGMENTS: [(&str, &str); 7] = [
-    ("same_data", file!("same_data")),
-    ("next_token", file!("next_token")),
-    ("fence", file!("fence")),
-    ("extend", file!("extend")),
-    ("sharers", file!("sharers")),
-    ("queue", file!("queue")),
-    ("admit", file!("admit")),
-];
+pub(crate) static STATUS: LazyLock<Script> = LazyLock::new(|| Script::new(files::STATUS));
 
 /// All scripts that are often run, to be loaded when a connection is made.
 pub(crate) fn all(are_checked: bool) -> [&'static Script; 9] {
@@ -122,9 +104,7 @@ pub(crate) fn all(are_checked: bool) -> [&'static Script; 9] {
 
 impl Script {
     pub(crate) fn new(text: &str) -> Self {
-        let include =
-            |text: String, (name, fragment): &(&str, &str)| text.replace(&format!("-- include {name}.lua\n"), fragment);
-        let plain = FRAGMENTS.iter().fold(text.to_owned(), include);
+        let plain = files::with_fragments(text);
         let sharded = plain
             .replace("redis.call('PUBLISH',", "redis.call('SPUBLISH',")
             .replace("redis.call('PUBSUB', 'NUMSUB',", "redis.call('PUBSUB', 'SHARDNUMSUB',");
@@ -197,68 +177,6 @@ fn invocation(name: &str, script: &str, keys: &[&str], arguments: &[impl AsRef<[
         command.arg(text);
     }
     command
-}
-
-/// What the scripts [`ACQUIRE`] and [`CONFIRM`] take.
-pub(crate) struct AcquireArguments<'a> {
-    /// Whether the asker enters the queue if the name is taken.
-    pub(crate) waits: bool,
-    pub(crate) may_have_entry: bool,
-    /// Whether it asks for a grant that it did not have before.
-    pub(crate) is_fresh: bool,
-    pub(crate) all: [&'a str; 9],
-}
-
-impl AcquireArguments<'_> {
-    pub(crate) fn script(&self) -> &'static Script {
-        match self.waits && self.may_have_entry {
-            true => &CONFIRM,
-            false => &ACQUIRE,
-        }
-    }
-
-    /// The channel on which the asker is woken.
-    pub(crate) fn inbox(&self) -> &str {
-        self.all[6]
-    }
-
-    pub(crate) fn all(&self) -> &[&str] {
-        match self.waits {
-            true => &self.all,
-            false => self.without_queue(),
-        }
-    }
-
-    /// Those of a request that does not enter the queue.
-    pub(crate) fn without_queue(&self) -> &[&str] {
-        &self.all[..6]
-    }
-}
-
-/// The terms of a request at one moment, as the scripts take them.
-pub(crate) struct RequestTerms {
-    pub(crate) ttl: String,
-    pub(crate) label: String,
-    pub(crate) floor: String,
-}
-
-impl RequestTerms {
-    pub(crate) fn new(request: &AcquireRequest, ttl: Duration) -> Self {
-        Self {
-            ttl: millis(ttl),
-            label: request.label().map_or_else(String::new, |label| format!(" {label}")),
-            floor: floor(request.token_floor(), request.token_at_least()),
-        }
-    }
-}
-
-/// The token that a grant has to exceed; or, after `=`, the one that it has to reach without the server's clock.
-fn floor(above: Option<FencingToken>, at_least: Option<FencingToken>) -> String {
-    let above = above.map_or(0, FencingToken::as_u64);
-    match at_least {
-        Some(token) => format!("={}", token.as_u64().max(above.saturating_add(1))),
-        None => above.to_string(),
-    }
 }
 
 /// As the server counts: whole milliseconds, rounded up.

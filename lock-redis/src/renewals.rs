@@ -18,6 +18,7 @@ use tokio::runtime::{self, Handle};
 use crate::client::Client;
 use crate::error::Failure;
 use crate::names::Keys;
+use crate::protocol::arguments::RenewTogetherArguments;
 use crate::protocol::{self, RenewedOne, millis, unexpected_reply};
 use crate::servers::Route;
 use turn::end_of_turn;
@@ -101,7 +102,11 @@ impl Renewals {
         holder: HolderId,
         ttl: Duration,
     ) -> Result<Gathered> {
-        let arguments = vec![holder.to_string(), millis(ttl)];
+        let arguments = RenewTogetherArguments {
+            holder: holder.to_string().into(),
+            ttl: millis(ttl).into(),
+        };
+        let arguments = arguments.all().map(str::to_owned).to_vec();
         let (outcome, answer) = Self::ask(client, route, What::Renew, (&keys.lock(), arguments)).await;
         match outcome {
             Outcome::OneByOne => Ok(Gathered::OneByOne),

@@ -9,6 +9,7 @@ use tokio::time::timeout;
 
 use crate::client::Client;
 use crate::names::Keys;
+use crate::protocol::arguments::{RevokeArguments, WasRevokedArguments, YES};
 use crate::protocol::{self, unexpected_reply};
 
 /// How long a loss that the server has stated may wait for its reason: its holder is to hear of it soon.
@@ -22,15 +23,17 @@ impl Client {
     pub(crate) async fn revoke(&self, name: &LockName, token: FencingToken, how: Revoke) -> Result<Revoked> {
         let keys = Keys::new(&self.prefix, name);
         let mut route = self.servers.route(&keys, pending()).await?;
-        let at_once = if how == Revoke::AtLeaseEnd { "" } else { "1" };
-        let arguments = [
-            &*token.to_string(),
-            at_once,
-            &*HolderId::random().to_string(),
-            &*self.grace_ms,
-        ];
+        let arguments = RevokeArguments {
+            asked: token.to_string().into(),
+            at_once: if how == Revoke::AtLeaseEnd { "" } else { YES }.into(),
+            nobody: HolderId::random().to_string().into(),
+            grace: (&*self.grace_ms).into(),
+        };
         let revoke = &protocol::REVOKE;
-        let reply = self.servers.run(&mut route, revoke, &keys.all(), &arguments).await;
+        let reply = self
+            .servers
+            .run(&mut route, revoke, &keys.all(), &arguments.all())
+            .await;
         let reply = reply.map_err(|failure| route.lock_error(failure))?;
         let Some(ended) = protocol::revoked(&reply).ok_or_else(unexpected_reply)? else {
             return Ok(Revoked::NotHeld);
@@ -51,8 +54,10 @@ impl Client {
         let asking = async {
             let mut route = self.servers.route(keys, pending()).await.ok()?;
             let [_lock, fence, ..] = keys.all();
-            let (script, id) = (&protocol::WAS_REVOKED, holder.to_string());
-            let reply = self.servers.run(&mut route, script, &[fence], &[&id]).await.ok()?;
+            let (script, holder) = (&protocol::WAS_REVOKED, holder.to_string().into());
+            let arguments = WasRevokedArguments { holder };
+            let reply = self.servers.run(&mut route, script, &[fence], &arguments.all()).await;
+            let reply = reply.ok()?;
             protocol::renewed(&reply)
         };
         timeout(REASON_WITHIN, asking).await.ok().flatten().unwrap_or(false)

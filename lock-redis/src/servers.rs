@@ -18,7 +18,7 @@ use crate::connection::{Connection, LeaseRegistration, Reply, Session};
 use crate::error::Failure;
 use crate::names::Keys;
 use crate::probe::Finding;
-use crate::protocol::{self, Script};
+use crate::protocol::{Ask, Script};
 use cluster::{Cluster, Node};
 
 mod cluster;
@@ -116,15 +116,15 @@ impl Servers {
         &self,
         on: &mut Route,
         keys: &Keys,
-        arguments: &protocol::AcquireArguments<'_>,
+        asking: &Ask<'_>,
         in_flight: &mut InFlight<'_, u64>,
     ) -> Reply {
         match &self.topology {
             Topology::One(connection) => {
-                let script = arguments.script();
-                connection.run(&on.session, script, &keys.all(), arguments.all()).await
+                let (script, arguments) = (asking.script(), asking.arguments.all());
+                connection.run(&on.session, script, &keys.all(), &arguments).await
             }
-            Topology::Cluster(cluster) => Box::pin(cluster.ask(on, keys, arguments, in_flight)).await,
+            Topology::Cluster(cluster) => Box::pin(cluster.ask(on, keys, asking, in_flight)).await,
         }
     }
 

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 
 use super::identity::Identity;
 use crate::names;
+use crate::protocol::arguments::MarkArguments;
 use crate::protocol::{MARK, PubSub};
 
 /// What a connection knows of its server.
@@ -95,8 +96,12 @@ async fn read(connection: &mut MultiplexedConnection, marks: &[Mark], identity: 
     let known = known.map_or_else(String::new, |since| since.to_string());
     let mut commands = pipe();
     for (key, _) in marks {
-        let arguments = [&identity.run, &identity.promotion, &known];
-        commands.add_command(MARK.form(PubSub::Plain).run_with_text(&[key], &arguments));
+        let arguments = MarkArguments {
+            own_run: (&*identity.run).into(),
+            own_promotion: (&*identity.promotion).into(),
+            known_since: (&*known).into(),
+        };
+        commands.add_command(MARK.form(PubSub::Plain).run_with_text(&[key], &arguments.all()));
     }
     let mut read = None;
     for reply in connection.send_packed_commands(&commands, 0, marks.len()).await? {

@@ -207,12 +207,12 @@ fn a_ttl_is_never_shortened() {
     assert_eq!(millis(Duration::from_secs(365 * 24 * 3600)), "31536000000");
 }
 
+/// The text of a script says in which order it takes the arguments that a struct names.
 #[test]
-fn a_floor_says_whether_the_clock_counts() {
-    let token = FencingToken::new;
-    assert_eq!(floor(None, None), "0");
-    assert_eq!(floor(token(7), None), "7");
-    assert_eq!(floor(None, token(7)), "=7");
-    assert_eq!(floor(token(7), token(7)), "=8");
-    assert_eq!(floor(token(7), token(9)), "=9");
+fn scripts_take_their_arguments_by_the_same_names() {
+    for (script, names) in arguments::NAMES {
+        let line = format!("local {} = unpack(ARGV", names.join(", "));
+        let is_it = |text: &str| text.trim_start().starts_with(&line);
+        assert!(script.lines().any(is_it), "`{line}` is missing in\n{script}");
+    }
 }

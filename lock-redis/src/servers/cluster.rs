@@ -24,7 +24,7 @@ use crate::connection::{Health, Leases, Reply, Session};
 use crate::error::{Failure, is_permanent};
 use crate::names::Keys;
 use crate::probe::Finding;
-use crate::protocol::{self, Script};
+use crate::protocol::{ACQUIRE, Ask, Script};
 use call::Call;
 use map::Map;
 pub(crate) use map::Node;
@@ -217,29 +217,30 @@ impl Cluster {
         &self,
         on: &mut Route,
         keys: &Keys,
-        arguments: &protocol::AcquireArguments<'_>,
+        asking: &Ask<'_>,
         in_flight: &mut InFlight<'_, u64>,
     ) -> Reply {
         let keys_of_lock = keys.all();
-        let (inbox, is_heard) = match arguments.waits {
-            true => (Some(arguments.inbox()), on.is_listening(arguments.inbox())),
-            false => (None, true),
-        };
-        if !is_heard && !arguments.may_have_entry {
+        let inbox = asking.inbox();
+        let is_heard = inbox.is_none_or(|inbox| on.is_listening(inbox));
+        if !is_heard && !asking.may_have_entry() {
             // Mostly the name is free, and nobody has to be woken.
+            let asking = asking.without_queue();
+            let arguments = asking.arguments.all();
             let call = Call {
-                is_fresh: arguments.is_fresh,
-                ..Call::of(&protocol::ACQUIRE, &keys_of_lock, arguments.without_queue())
+                is_fresh: asking.is_fresh,
+                ..Call::of(&ACQUIRE, &keys_of_lock, &arguments)
             };
             match self.call(on, &call, Some(in_flight)).await {
                 Ok(Value::Array(_taken)) => {}
                 reply => return reply,
             }
         }
+        let arguments = asking.arguments.all();
         let call = Call {
             inbox,
-            is_fresh: arguments.is_fresh,
-            ..Call::of(arguments.script(), &keys_of_lock, arguments.all())
+            is_fresh: asking.is_fresh,
+            ..Call::of(asking.script(), &keys_of_lock, &arguments)
         };
         self.call(on, &call, Some(in_flight)).await
     }

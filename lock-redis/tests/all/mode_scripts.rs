@@ -1,7 +1,8 @@
 //! The modes, script by script on a server whose clock stands still: what no test through a backend can see.
 
 use crate::support::link::Reply;
-use crate::support::scripts::{Asker, GRACE, KEYS, Scripts};
+use crate::support::scripts::arguments::{AcquireArguments, EndArguments, YES};
+use crate::support::scripts::{self, Asker, GRACE, KEYS, Scripts, abandon, release};
 
 mod changes;
 mod forgotten;
@@ -19,6 +20,18 @@ async fn scripts() -> Option<Scripts> {
     let mut scripts = Scripts::start().await?;
     scripts.link.hear("SUBSCRIBE", INBOX);
     Some(scripts)
+}
+
+/// Of a request that does not wait.
+fn arguments(id: &str, mode: &str) -> AcquireArguments<'static> {
+    let asker = Asker {
+        id,
+        mode,
+        ttl: TTL,
+        inbox: None,
+        may_have_entry: false,
+    };
+    asker.arguments()
 }
 
 fn ask(scripts: &mut Scripts, digit: char, mode: &str, ttl: i64, inbox: Option<&str>, may_have_entry: bool) -> Reply {
@@ -65,20 +78,22 @@ fn again(scripts: &mut Scripts, digit: char, mode: &str) -> Reply {
 }
 
 fn end(scripts: &mut Scripts, digit: char) -> i64 {
-    scripts.run("end", &[&id(digit), "100", "x", "", "", ""]).int()
+    scripts.run("end", &release(&id(digit)).all()).int()
 }
 
 /// One that waits leaves.
 fn leave(scripts: &mut Scripts, digit: char, mode: &str) {
-    scripts.run("end", &[&id(digit), "100", mode, INBOX, "", ""]);
+    scripts.run("end", &abandon(&id(digit), mode, INBOX).all());
 }
 
 fn renew(scripts: &mut Scripts, digit: char, ttl: i64) -> i64 {
-    scripts.run("renew", &[&id(digit), &ttl.to_string()]).int()
+    scripts.run("renew", &scripts::renew(&id(digit), ttl).all()).int()
 }
 
 fn downgrade(scripts: &mut Scripts, digit: char) -> i64 {
-    scripts.run("downgrade", &[&id(digit), "10000", "100"]).int()
+    scripts
+        .run("downgrade", &scripts::downgrade(&id(digit), TTL).all())
+        .int()
 }
 
 /// Who was woken since this was asked last, and after how many ms each asks.
@@ -117,7 +132,11 @@ fn keys(scripts: &mut Scripts) -> Vec<String> {
 async fn the_formats_stay_as_they_are() {
     let Some(mut scripts) = scripts().await else { return };
     let now = scripts.now();
-    let reply = scripts.run("acquire", &[&id('1'), "10000", " a b", "0", "p2/5", "100"]);
+    let arguments = AcquireArguments {
+        label: " a b".into(),
+        ..arguments(&id('1'), "p2/5")
+    };
+    let reply = scripts.run("acquire", &arguments.all());
     let token = token(&reply);
     assert!(wait(&mut scripts, '2', "s") == 0 && wait(&mut scripts, '3', "x") == 1);
     let state = scripts.state();
@@ -164,7 +183,7 @@ async fn an_exclusive_pair_sends_seven_commands_and_a_shared_pair_the_same_besid
     for (mode, beside) in [("s", 16), ("p1/1000", 19)] {
         let mut sent = Vec::new();
         for reader in 0..100 {
-            let reply = scripts.run("acquire", &[&format!("{reader:032x}"), "10000", "", "0", mode, "100"]);
+            let reply = scripts.run("acquire", &arguments(&format!("{reader:032x}"), mode).all());
             token(&reply);
             if matches!(reader, 0 | 9 | 99) {
                 sent.push(pair(&mut scripts, mode));
@@ -344,7 +363,11 @@ async fn a_kept_name_goes_to_the_first_in_any_mode() {
     take(&mut scripts, '1', "x");
     wait(&mut scripts, '2', "s");
     wait(&mut scripts, '3', "s");
-    assert_eq!(scripts.run("end", &[&id('1'), "100", "x", "", "1000", ""]).int(), 1);
+    let keeping = EndArguments {
+        keep_for: "1000".into(),
+        ..release(&id('1'))
+    };
+    assert_eq!(scripts.run("end", &keeping.all()).int(), 1);
     assert_eq!(woken(&mut scripts), [('2', 1000), ('3', 1000 + GRACE)]);
     refuse(&mut scripts, '4', "s");
     scripts.pass(1000);
@@ -356,6 +379,10 @@ async fn a_kept_name_goes_to_the_first_in_any_mode() {
 #[testbed::test]
 async fn a_tombstone_refuses_a_late_reader() {
     let Some(mut scripts) = scripts().await else { return };
-    scripts.run("end", &[&id('1'), "100", "s", INBOX, "", "1"]);
+    let abandoning = EndArguments {
+        leaves_tombstone: YES.into(),
+        ..abandon(&id('1'), "s", INBOX)
+    };
+    scripts.run("end", &abandoning.all());
     assert_eq!(ask(&mut scripts, '1', "s", TTL, None, false), Reply::Int(0));
 }

@@ -6,6 +6,7 @@ use lock_redis::redis::{FromRedisValue, Script};
 
 use super::super::TTL;
 use super::scripts::Scripts;
+use super::scripts::arguments::{AcquireArguments, EndArguments, RenewArguments};
 
 #[derive(Clone)]
 pub(crate) struct BareClient {
@@ -27,9 +28,18 @@ impl BareClient {
     }
 
     pub(crate) async fn acquire(&mut self, keys: &Keys) -> Result<String> {
-        let (holder, ttl) = (holder(), TTL.as_millis().to_string());
-        let arguments = [&*holder, &ttl, "", "0", "x", "100", &self.inbox, "15000", ""];
-        let _token: String = run(&mut self.connection, &self.scripts.acquire, keys, &arguments).await?;
+        let holder = holder();
+        let arguments = AcquireArguments {
+            holder: (&*holder).into(),
+            ttl: TTL.as_millis().to_string().into(),
+            floor: "0".into(),
+            mode: "x".into(),
+            grace: "100".into(),
+            inbox: (&*self.inbox).into(),
+            lifetime: "15000".into(),
+            ..AcquireArguments::default()
+        };
+        let _token: String = run(&mut self.connection, &self.scripts.acquire, keys, &arguments.all()).await?;
         Ok(holder)
     }
 
@@ -42,13 +52,21 @@ impl BareClient {
     }
 
     pub(crate) async fn renew(&mut self, keys: &Keys, holder: &str) -> Result<()> {
-        let arguments = [holder, &TTL.as_millis().to_string()];
-        is_ours(run(&mut self.connection, &self.scripts.renew, &keys[..1], &arguments).await?)
+        let arguments = RenewArguments {
+            holder: holder.into(),
+            ttl: TTL.as_millis().to_string().into(),
+        };
+        is_ours(run(&mut self.connection, &self.scripts.renew, &keys[..1], &arguments.all()).await?)
     }
 
     pub(crate) async fn release(&mut self, keys: &Keys, holder: &str) -> Result<()> {
-        let arguments = [holder, "100", "x", "", "", ""];
-        is_ours(run(&mut self.connection, &self.scripts.end, keys, &arguments).await?)
+        let arguments = EndArguments {
+            holder: holder.into(),
+            grace: "100".into(),
+            mode: "x".into(),
+            ..EndArguments::default()
+        };
+        is_ours(run(&mut self.connection, &self.scripts.end, keys, &arguments.all()).await?)
     }
 }
 

@@ -1,6 +1,13 @@
-//! The files of `lock-redis` itself, each with what it includes.
+//! The scripts of `lock-redis` itself.
 
 use lock_redis::redis::Script;
+
+#[allow(dead_code, reason = "not all scripts are run by the bare client")]
+#[path = "../../../../lock-redis/src/protocol/arguments.rs"]
+pub(super) mod arguments;
+#[allow(dead_code, reason = "not all scripts are run by the bare client")]
+#[path = "../../../../lock-redis/src/protocol/files.rs"]
+mod files;
 
 #[derive(Clone)]
 pub(super) struct Scripts {
@@ -9,42 +16,18 @@ pub(super) struct Scripts {
     pub(super) end: Script,
 }
 
-macro_rules! file {
-    ($name:literal) => {
-        include_str!(concat!("../../../../lock-redis/src/protocol/scripts/", $name, ".lua"))
-    };
-}
-
-/// Later ones may stand in earlier ones.
-const FRAGMENTS: [(&str, &str); 6] = [
-    ("next_token", file!("next_token")),
-    ("fence", file!("fence")),
-    ("extend", file!("extend")),
-    ("sharers", file!("sharers")),
-    ("queue", file!("queue")),
-    ("admit", file!("admit")),
-];
-
 impl Scripts {
     pub(super) fn read() -> Self {
         Self {
-            acquire: script(file!("acquire")),
-            renew: script(file!("renew")),
-            end: script(file!("end")),
+            acquire: script(files::ACQUIRE),
+            renew: script(files::RENEW),
+            end: script(files::END),
         }
     }
 }
 
 fn script(file: &str) -> Script {
-    Script::new(&with_fragments(file))
-}
-
-fn with_fragments(file: &str) -> String {
-    let include = |text: String, (name, fragment): &(&str, &str)| {
-        let line = format!("-- include {name}.lua\n");
-        text.replace(&line, fragment)
-    };
-    FRAGMENTS.iter().fold(file.to_owned(), include)
+    Script::new(&files::with_fragments(file))
 }
 
 #[cfg(test)]
@@ -53,8 +36,8 @@ mod tests {
 
     #[test]
     fn nothing_is_left_to_be_included() {
-        for file in [file!("acquire"), file!("renew"), file!("end")] {
-            let text = with_fragments(file);
+        for file in [files::ACQUIRE, files::RENEW, files::END] {
+            let text = files::with_fragments(file);
             assert!(text.contains("KEYS") && !text.contains("-- include"), "{text}");
         }
     }

@@ -1,16 +1,16 @@
 -- Grants a name that is free, fits, is offered to the asker or reserved for it. Repeats a grant. Else replies who has the name,
 -- and adds or refreshes the queue entry of an asker that waits.
 --
--- KEYS: lock, fence, queue, ends, terms. ARGV: holder, ttl in ms, " label" or "", token floor or "0", mode, the grace in ms.
--- If it waits, also: its inbox, the lifetime of its entry in ms, "1" if it may have an entry.
+-- KEYS: lock, fence, queue, ends, terms. ARGV: see arguments.rs.
 -- Reply: the token: granted. {value, ms left (-1: no end), entries ahead (-1: it has none)}: taken. 0: the holder id has
 -- ended before. -1: the hold that an upgrade replaces has ended.
+local holder, ttl, label, floor, mode, grace, inbox, lifetime, may_have_entry = unpack(ARGV)
 local HOUR_MS, LONGEST_ENTRY_MS = 3600000, 15000
-local holder, ttl, floor, mode, inbox = ARGV[1], ARGV[2], ARGV[4], ARGV[5], ARGV[7]
 -- include next_token.lua
-local grant = holder .. ' ' .. token .. ' ' .. ttl .. ARGV[3]
-local entry = inbox and holder .. (mode == 'x' and ' ' or '/' .. mode .. ' ') .. inbox
-local may_have_entry = ARGV[9] == '1'
+local grant = holder .. ' ' .. token .. ' ' .. ttl .. label
+local waits = inbox ~= ''
+local entry = waits and holder .. (mode == 'x' and ' ' or '/' .. mode .. ' ') .. inbox
+may_have_entry = may_have_entry == '1'
 
 if mode == 'x' and redis.call('SET', KEYS[1], grant, 'NX', 'PX', ttl) then
   redis.call('SET', KEYS[2], last_token .. tombstones, 'PX', fence_ms)
@@ -28,13 +28,14 @@ if id == holder and stored ~= '0' then
   return stored
 end
 
-local now_ms, grace = math.floor(tonumber(now) / 1000), tonumber(ARGV[6])
+local now_ms = math.floor(tonumber(now) / 1000)
+grace = tonumber(grace)
 -- include sharers.lua
 local kind, _, _, replaced = parse_mode(mode)
 local taken = kind_of(value)
 -- Mostly: the name is shared or free, and nobody waits.
 if kind ~= 'x' and not may_have_entry and fits(taken, mode) and redis.call('EXISTS', KEYS[3]) == 0 then
-  if share(value or nil, holder, token, mode, ttl, ARGV[3], tonumber(ttl)) then
+  if share(value or nil, holder, token, mode, ttl, label, tonumber(ttl)) then
     redis.call('SET', KEYS[2], last_token .. tombstones, 'PX', fence_ms)
     return token
   end
@@ -59,7 +60,7 @@ if is_shared(taken) then
   end
 end
 if replaced and not (taken == 's' and redis.call('ZSCORE', KEYS[4], replaced)) then
-  if inbox then redis.call('ZREM', KEYS[3], entry, '>' .. entry) end
+  if waits then redis.call('ZREM', KEYS[3], entry, '>' .. entry) end
   return -1
 end
 
@@ -102,13 +103,13 @@ elseif not granted and fits(taken, mode) then
 end
 if granted then
   redis.call('SET', KEYS[2], last_token .. tombstones, 'PX', fence_ms)
-  if inbox then redis.call('ZREM', KEYS[3], entry, '>' .. entry) end
+  if waits then redis.call('ZREM', KEYS[3], entry, '>' .. entry) end
   if kind == 'x' then
     if replaced then set_aside(replaced, ttl) end
     redis.call('SET', KEYS[1], grant, 'PX', ttl)
   else
     local shared = is_shared(taken) and value or nil
-    value = share(shared, holder, token, mode, ttl, ARGV[3], tonumber(ttl), is_offered)
+    value = share(shared, holder, token, mode, ttl, label, tonumber(ttl), is_offered)
     taken = kind == 'p' and 'p' or 's'
     admit(nil, was_free)
   end
@@ -125,14 +126,14 @@ if is_shared(taken) then
 end
 -- Long enough for the longest value of ours.
 value = string.sub(value, 1, 512)
-if not inbox then return {value, left, -1} end
+if not waits then return {value, left, -1} end
 
 -- Removes some expired entries. If there are many, other requests remove the rest.
 local expired = redis.call('ZRANGEBYSCORE', KEYS[3], 0, now_ms, 'LIMIT', 0, 100)
 for i = 1, #expired do table.insert(expired, string.sub(expired[i], 2)) end
 if #expired > 0 then redis.call('ZREM', KEYS[3], unpack(expired)) end
 -- The asker's own entry. The key expires with its last entry.
-local expires = now_ms + tonumber(ARGV[8])
+local expires = now_ms + tonumber(lifetime)
 local number = redis.call('ZSCORE', KEYS[3], entry)
 if replaced then
   number = UPGRADE

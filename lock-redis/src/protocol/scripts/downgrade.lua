@@ -2,9 +2,10 @@
 -- Makes an exclusive hold a shared one under the same id and token, however full the memory is, and offers the name to the
 -- waiters that fit.
 --
--- KEYS: lock, fence, queue, ends, terms. ARGV: holder, ttl in ms, the grace in ms. Reply: 1: shared for at least the ttl from
+-- KEYS: lock, fence, queue, ends, terms. ARGV: see arguments.rs. Reply: 1: shared for at least the ttl from
 -- now. 0: not the holder's.
-local holder, ttl, grace = ARGV[1], ARGV[2], tonumber(ARGV[3])
+local holder, ttl, grace = unpack(ARGV)
+grace = tonumber(grace)
 local value = redis.pcall('GET', KEYS[1]) or ''
 if type(value) == 'table' then
   if not string.find(value.err, 'WRONGTYPE', 1, true) then return value end

@@ -1,8 +1,8 @@
 -- Has the fence count a hold's token as at least another one.
 --
--- KEYS: lock, fence, queue, ends, terms. ARGV: holder, token. Reply: 1: done. 0: not the holder's.
+-- KEYS: lock, fence, queue, ends, terms. ARGV: see arguments.rs. Reply: 1: done. 0: not the holder's.
+local holder, token = unpack(ARGV)
 local HOUR_MS = 3600000
-local holder, token = ARGV[1], ARGV[2]
 local time = redis.call('TIME')
 local now = time[1] .. string.sub('00000' .. time[2], -6)
 local now_ms = math.floor(tonumber(now) / 1000)

@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
 -- Puts a hold back that the server has forgotten, if nobody else has the name, however full the memory is.
 --
--- KEYS: lock, fence, queue, ends, terms. ARGV: holder, ttl in ms, " label" or "", token, mode, and the last token that came
--- with its grant. Reply: 1: held for at least the ttl from now. 0: somebody else has or had the name, or the holder id has ended.
+-- KEYS: lock, fence, queue, ends, terms. ARGV: see arguments.rs. Reply: 1: held for at least the ttl from
+-- now. 0: somebody else has or had the name, or the holder id has ended.
+local holder, ttl, label, token, mode, own_last = unpack(ARGV)
 local HOUR_MS = 3600000
-local holder, ttl, label, token, mode, own_last = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local time = redis.call('TIME')
 local now = time[1] .. string.sub('00000' .. time[2], -6)
 local now_ms = math.floor(tonumber(now) / 1000)

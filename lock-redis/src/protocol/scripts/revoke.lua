@@ -2,11 +2,10 @@
 -- Ends the hold with this token, whoever has it and however full the memory is: at once, or when it would have ended. Its holder
 -- id leaves a tombstone, so that no late request brings it back.
 --
--- KEYS: lock, fence, queue, ends, terms. ARGV: the token, "1" to free the name at once or "", an id that is nobody's, the grace
--- in ms. Reply: {"": no hold has that token, or its holder id, the ms that it had left (-1: no end), 1 to search on for a
--- connected waiter}.
+-- KEYS: lock, fence, queue, ends, terms. ARGV: see arguments.rs. Reply: {"": no hold has that token, or its
+-- holder id, the ms that it had left (-1: no end), 1 to search on for a connected waiter}.
+local asked, at_once, nobody, grace = unpack(ARGV)
 local HOUR_MS, TOMBSTONE_S, RESERVED, EXACT = 3600000, 600, 16, '9007199254740000'
-local asked, at_once, nobody, grace_ms = ARGV[1], ARGV[2] == '1', ARGV[3], ARGV[4]
 local value = redis.pcall('GET', KEYS[1]) or ''
 if type(value) == 'table' then
   if not string.find(value.err, 'WRONGTYPE', 1, true) then return value end
@@ -47,10 +46,10 @@ if not is_kept then
   redis.call('SET', KEYS[2], last .. unexpired(tombstones), 'PX', keep_ms(last))
 end
 
-if at_once then
+if at_once == '1' then
   local function free()
-    local ARGV = {id, grace_ms, 'x', '', '', '', ''}
-    -- include end.lua
+    local holder, mode, inbox, keep_for, leaves_tombstone, searches_on = id, 'x', '', '', '', ''
+    -- include end_of_hold.lua
   end
   local ended = free()
   if type(ended) ~= 'number' then return ended end

@@ -1,11 +1,12 @@
--- KEYS: lock, queue, ends, terms. ARGV: how many waiters are listed at most. Reply: {value or nothing: free, ms left (-1: no end),
+-- KEYS: lock, queue, ends, terms. Reply: {value or nothing: free, ms left (-1: no end),
 -- how many wait, {id, terms, ms left of each that shares the name}, {entry, score of each waiter that is listed, as in queue.lua}}.
+local most_waiters = unpack(ARGV)
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 local waiting = redis.call('ZCOUNT', KEYS[2], '(' .. now_ms, '+inf')
 local waiters = {}
-if waiting > 0 and ARGV[1] ~= '0' then
-  local entries = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', '(0', 'WITHSCORES', 'LIMIT', 0, ARGV[1])
+if waiting > 0 and most_waiters ~= '0' then
+  local entries = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', '(0', 'WITHSCORES', 'LIMIT', 0, most_waiters)
   for i = 1, #entries, 2 do
     if tonumber(redis.call('ZSCORE', KEYS[2], '>' .. entries[i]) or '0') > now_ms then
       table.insert(waiters, entries[i])

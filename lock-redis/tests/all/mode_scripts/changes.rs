@@ -1,10 +1,12 @@
 //! Upgrades and downgrades.
 
 use super::{
-    INBOX, TTL, again, ask, downgrade, end, holders, id, keys, refuse, renew, scripts, take, token, wait, woken,
+    INBOX, TTL, again, arguments, ask, downgrade, end, holders, id, keys, refuse, renew, scripts, take, token, wait,
+    woken,
 };
 use crate::support::link::Reply;
-use crate::support::scripts::{GRACE, KEYS};
+use crate::support::scripts::arguments::AcquireArguments;
+use crate::support::scripts::{GRACE, KEYS, abandon};
 
 #[testbed::test]
 async fn an_upgrade_is_before_all_and_ends_what_it_replaces() {
@@ -94,22 +96,30 @@ async fn a_downgrade_shortens_no_hold() {
 async fn an_upgrade_that_is_undone_gives_back_token_and_label() {
     let Some(mut scripts) = scripts().await else { return };
     let base = id('1');
-    let reply = scripts.run("acquire", &[&base, "10000", " its own", "0", "u", "100"]);
+    let labelled = AcquireArguments {
+        label: " its own".into(),
+        ..arguments(&base, "u")
+    };
+    let reply = scripts.run("acquire", &labelled.all());
     let terms = format!("{} 10000 u its own", token(&reply));
     assert_eq!(scripts.state().fields[&base], terms);
     let upgrade = format!("x<{base}");
     for digit in ['2', '3'] {
-        let grant = scripts.run("acquire", &[&id(digit), "10000", " another", "0", &upgrade, "100"]);
+        let labelled = AcquireArguments {
+            label: " another".into(),
+            ..arguments(&id(digit), &upgrade)
+        };
+        let grant = scripts.run("acquire", &labelled.all());
         assert!(token(&grant) > token(&reply));
         assert_eq!(
             scripts.state().lefts[2],
             TTL,
             "the terms are kept for as long as they may be needed"
         );
-        let undo = [&id(digit), "100", &*upgrade, INBOX, "", ""];
-        assert_eq!(scripts.run("end", &undo).int(), 1);
+        let undo = abandon(&id(digit), &upgrade, INBOX);
+        assert_eq!(scripts.run("end", &undo.all()).int(), 1);
         assert_eq!(scripts.state().fields[&base], terms);
-        assert_eq!(scripts.run("end", &undo).int(), 0, "a repetition");
+        assert_eq!(scripts.run("end", &undo.all()).int(), 0, "a repetition");
     }
     assert_eq!(end(&mut scripts, '1'), 1);
     assert_eq!(keys(&mut scripts), [""; 0], "nothing is left behind");

@@ -2,13 +2,20 @@
 
 use super::{TTL, downgrade, end, holders, id, keys, renew, scripts, take, token, wait};
 use crate::support::link::Reply;
+use crate::support::scripts::arguments::ReinstateArguments;
 use crate::support::scripts::{KEYS, Scripts};
 
 /// By the last token that came with its grant.
 fn reinstate(scripts: &mut Scripts, digit: char, mode: &str, token: u64, last: u64) -> i64 {
-    let (token, last) = (token.to_string(), last.to_string());
-    let arguments = [&id(digit), "10000", " its own", &token, mode, &last];
-    scripts.run("reinstate", &arguments).int()
+    let arguments = ReinstateArguments {
+        holder: id(digit).into(),
+        ttl: TTL.to_string().into(),
+        label: " its own".into(),
+        token: token.to_string().into(),
+        mode: mode.into(),
+        own_last: last.to_string().into(),
+    };
+    scripts.run("reinstate", &arguments.all()).int()
 }
 
 fn set(scripts: &mut Scripts, key: &str, value: &str) {

@@ -22,12 +22,12 @@ const MISTAKES: [(&str, Mistake, &str); 18] = [
     ),
     (
         "the last reader wakes nobody",
-        wrong("end", "  more = admit(nil)\nelse", "  more = false\nelse"),
+        wrong("end_of_hold", "  more = admit(nil)\nelse", "  more = false\nelse"),
         "readers in order",
     ),
     (
         "the first reader to leave frees the name",
-        wrong("end", "  if not latest then", "  if true then"),
+        wrong("end_of_hold", "  if not latest then", "  if true then"),
         "readers give up",
     ),
     (
@@ -65,9 +65,9 @@ const MISTAKES: [(&str, Mistake, &str); 18] = [
     (
         "those behind a waiter that leaves are not told",
         wrong(
-            "end",
-            "if not ours and not left and not searches_on",
-            "if not ours and not searches_on",
+            "end_of_hold",
+            "if not ours and not left and searches_on == ''",
+            "if not ours and searches_on == ''",
         ),
         "waiters leave",
     ),
@@ -120,7 +120,7 @@ const MISTAKES: [(&str, Mistake, &str); 18] = [
     ),
     (
         "an upgrade that is undone gives nothing back",
-        wrong("end", "\nif replaced then\n", "\nif false then\n"),
+        wrong("end_of_hold", "\nif replaced then\n", "\nif false then\n"),
         "upgrades",
     ),
     (

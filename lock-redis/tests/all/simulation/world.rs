@@ -11,7 +11,8 @@ use super::check::Watch;
 use super::plan::Plan;
 use super::tally::Tally;
 use crate::support::link::Reply;
-use crate::support::scripts::{Asker, GRACE, Scripts, State};
+use crate::support::scripts::arguments::{EndArguments, YES};
+use crate::support::scripts::{self, Asker, GRACE, Scripts, State, abandon, downgrade, renew};
 
 mod requests;
 
@@ -316,28 +317,37 @@ impl<'a> World<'a> {
                     inbox: Some(inbox),
                     may_have_entry: of.may_have_entry,
                 };
-                let arguments = if is_old {
-                    asker.old_arguments()
-                } else {
-                    asker.arguments()
-                };
-                let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
                 match is_old {
-                    true => self.scripts.add_old("acquire", &arguments),
-                    false => self.scripts.add("acquire", &arguments),
+                    true => {
+                        let arguments = asker.old_arguments();
+                        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+                        self.scripts.add_old("acquire", &arguments);
+                    }
+                    false => self.scripts.add("acquire", &asker.arguments().all()),
                 }
             }
             Script::Renew if is_old => self.scripts.add_old("renew", &[&of.id, &ttl]),
-            Script::Renew => self.scripts.add("renew", &[&of.id, &ttl]),
-            Script::Downgrade => self.scripts.add("downgrade", &[&of.id, &ttl, &grace]),
+            Script::Renew => self.scripts.add("renew", &renew(&of.id, of.ttl).all()),
+            Script::Downgrade => self.scripts.add("downgrade", &downgrade(&of.id, of.ttl).all()),
             Script::End => {
-                let (mode, inbox, tombstone) = match of.stage {
-                    Stage::GaveUp => (&*of.mode, &**inbox, "1"),
-                    _ => ("x", "", ""),
+                let arguments = match of.stage {
+                    Stage::GaveUp => EndArguments {
+                        leaves_tombstone: YES.into(),
+                        ..abandon(&of.id, &of.mode, inbox)
+                    },
+                    _ => scripts::release(&of.id),
                 };
+                let EndArguments {
+                    inbox,
+                    leaves_tombstone,
+                    ..
+                } = &arguments;
                 match is_old {
-                    true => self.scripts.add_old("end", &[&of.id, &grace, inbox, "", tombstone]),
-                    false => self.scripts.add("end", &[&of.id, &grace, mode, inbox, "", tombstone]),
+                    true => {
+                        let arguments = [&of.id, &grace, &**inbox, "", leaves_tombstone];
+                        self.scripts.add_old("end", &arguments);
+                    }
+                    false => self.scripts.add("end", &arguments.all()),
                 }
             }
         }

@@ -7,31 +7,24 @@ use testbed::Clock;
 
 use super::link::{Link, Reply};
 
-macro_rules! file {
-    ($name:literal) => {
-        (
-            $name,
-            include_str!(concat!("../../../src/protocol/scripts/", $name, ".lua")),
-        )
-    };
-}
+#[allow(dead_code, reason = "not all scripts are run one by one")]
+#[path = "../../../src/protocol/arguments.rs"]
+pub(crate) mod arguments;
+#[allow(dead_code, reason = "not all scripts are run one by one")]
+#[path = "../../../src/protocol/files.rs"]
+mod files;
 
-/// Earlier ones may include later ones.
-const FILES: [(&str, &str); 18] = [
-    file!("acquire"),
-    file!("end"),
-    file!("renew"),
-    file!("renew_together"),
-    file!("raise"),
-    file!("reinstate"),
-    file!("downgrade"),
-    file!("status"),
-    file!("next_token"),
-    file!("fence"),
-    file!("extend"),
-    file!("sharers"),
-    file!("queue"),
-    file!("admit"),
+use arguments::{AcquireArguments, DowngradeArguments, EndArguments, RenewArguments, YES};
+
+const SCRIPTS: [(&str, &str); 12] = [
+    ("acquire", files::ACQUIRE),
+    ("end", files::END),
+    ("renew", files::RENEW),
+    ("renew_together", files::RENEW_TOGETHER),
+    ("raise", files::RAISE),
+    ("reinstate", files::REINSTATE),
+    ("downgrade", files::DOWNGRADE),
+    ("status", files::STATUS),
     // Those of the last version without modes, with all that they include.
     ("old acquire", include_str!("without_modes/acquire.lua")),
     ("old end", include_str!("without_modes/end.lua")),
@@ -159,22 +152,24 @@ impl Scripts {
 
     /// From now on with this mistake, or without any.
     pub(crate) fn load(&mut self, mistake: Option<Mistake>) {
-        let files = FILES.map(|(name, text)| match mistake {
+        let mut is_made = mistake.is_none();
+        let mut with_mistake = |(name, text): (&'static str, &str)| match mistake {
             Some(mistake) if mistake.file == name => {
                 assert!(text.contains(mistake.text), "{name} is otherwise by now: {mistake:?}");
+                is_made = true;
                 (name, text.replacen(mistake.text, mistake.by, 1))
             }
             _ => (name, text.to_owned()),
-        });
-        for (name, text) in &files {
-            let include =
-                |text: String, (name, file): &(&str, String)| text.replace(&format!("-- include {name}.lua\n"), file);
-            let text = files.iter().fold(text.clone(), include);
+        };
+        let scripts = SCRIPTS.map(&mut with_mistake);
+        let fragments = files::FRAGMENTS.map(with_mistake);
+        assert!(is_made, "there is no such file: {mistake:?}");
+        let fragments = fragments.each_ref().map(|(name, text)| (*name, &**text));
+        for (name, text) in &scripts {
+            let text = files::include(text, &fragments);
             assert!(!text.contains("-- include"), "{name}: {text}");
-            // A fragment alone is no script.
-            if let Reply::Text(hash) = self.link.ask(&["SCRIPT", "LOAD", &text]) {
-                self.hashes.insert(name, hash);
-            }
+            let hash = self.link.ask(&["SCRIPT", "LOAD", &text]).text();
+            self.hashes.insert(name, hash);
         }
     }
 
@@ -216,9 +211,7 @@ impl Scripts {
     }
 
     pub(crate) fn acquire(&mut self, asker: &Asker<'_>) -> Reply {
-        let arguments = asker.arguments();
-        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-        self.run("acquire", &arguments)
+        self.run("acquire", &asker.arguments().all())
     }
 
     pub(crate) fn state(&mut self) -> State {
@@ -228,20 +221,63 @@ impl Scripts {
 
 pub(crate) const GRACE: i64 = 100;
 
+/// Of a hold that is released.
+pub(crate) fn release(id: &str) -> EndArguments<'static> {
+    EndArguments {
+        holder: id.to_owned().into(),
+        grace: GRACE.to_string().into(),
+        mode: "x".into(),
+        ..EndArguments::default()
+    }
+}
+
+/// Of a request that waits, and is given up.
+pub(crate) fn abandon(id: &str, mode: &str, inbox: &str) -> EndArguments<'static> {
+    EndArguments {
+        mode: mode.to_owned().into(),
+        inbox: inbox.to_owned().into(),
+        ..release(id)
+    }
+}
+
+pub(crate) fn renew(id: &str, ttl: i64) -> RenewArguments<'static> {
+    RenewArguments {
+        holder: id.to_owned().into(),
+        ttl: ttl.to_string().into(),
+    }
+}
+
+pub(crate) fn downgrade(id: &str, ttl: i64) -> DowngradeArguments<'static> {
+    DowngradeArguments {
+        holder: id.to_owned().into(),
+        ttl: ttl.to_string().into(),
+        grace: GRACE.to_string().into(),
+    }
+}
+
 impl Asker<'_> {
     pub(crate) fn entry_lifetime(&self) -> i64 {
         self.ttl.clamp(3 * GRACE, 15_000)
     }
 
-    pub(crate) fn arguments(&self) -> Vec<String> {
-        let mut arguments = [self.id, &self.ttl.to_string(), "", "0", self.mode, &GRACE.to_string()]
-            .map(str::to_owned)
-            .to_vec();
-        if let Some(inbox) = self.inbox {
-            let may = if self.may_have_entry { "1" } else { "" };
-            arguments.extend([inbox.to_owned(), self.entry_lifetime().to_string(), may.to_owned()]);
+    pub(crate) fn arguments(&self) -> AcquireArguments<'static> {
+        let arguments = AcquireArguments {
+            holder: self.id.to_owned().into(),
+            ttl: self.ttl.to_string().into(),
+            floor: "0".into(),
+            mode: self.mode.to_owned().into(),
+            grace: GRACE.to_string().into(),
+            ..AcquireArguments::default()
+        };
+        match self.inbox {
+            Some(inbox) => AcquireArguments {
+                inbox: inbox.to_owned().into(),
+                lifetime: self.entry_lifetime().to_string().into(),
+                may_have_entry: if self.may_have_entry { YES } else { "" }.into(),
+                ..arguments
+            },
+            None => arguments,
         }
-        arguments
     }
 
     /// As the last version without modes took them, of one that waits.

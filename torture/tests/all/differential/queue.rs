@@ -12,7 +12,9 @@ use torture::models::mutant::Mutant;
 use torture::models::request::{Reply, Request, Wake};
 use torture::models::server::{ServerModel, Settings};
 
-use super::scripts::{ACQUIRE, END, RENEW, Scripts};
+use super::scripts::Scripts;
+use super::scripts::arguments::{AcquireArguments, EndArguments, RenewArguments, YES};
+use super::scripts::files::{ACQUIRE, END, RENEW};
 
 const CLIENTS: usize = 4;
 const GRACE: Duration = Duration::from_secs(1);
@@ -285,12 +287,32 @@ async fn ask(scripts: &Scripts, request: Request) -> (Reply, Option<(Duration, u
         1 => Reply::Done,
         _ => Reply::NotYours,
     };
+    let ending = EndArguments {
+        holder: (&*id).into(),
+        grace: (&*grace).into(),
+        mode: "x".into(),
+        ..EndArguments::default()
+    };
     let reply = match request {
         Request::Acquire { ttl, waits, .. } => {
-            let (ttl, entry_ttl) = (ms(ttl), ms(ENTRY_TTL));
-            let arguments = [&*id, &ttl, "", "0", "x", &grace, &inbox, &entry_ttl, "1"];
-            let arguments = if waits { &arguments[..] } else { &arguments[..6] };
-            let answer: Value = scripts.run(ACQUIRE, &keys, arguments).await;
+            let arguments = AcquireArguments {
+                holder: (&*id).into(),
+                ttl: ms(ttl).into(),
+                floor: "0".into(),
+                mode: "x".into(),
+                grace: (&*grace).into(),
+                ..AcquireArguments::default()
+            };
+            let arguments = match waits {
+                true => AcquireArguments {
+                    inbox: (&*inbox).into(),
+                    lifetime: ms(ENTRY_TTL).into(),
+                    may_have_entry: YES.into(),
+                    ..arguments
+                },
+                false => arguments,
+            };
+            let answer: Value = scripts.run(ACQUIRE, &keys, &arguments.all()).await;
             let Value::Array(taken) = &answer else {
                 return (Reply::Granted(token(&answer)), None);
             };
@@ -300,11 +322,23 @@ async fn ask(scripts: &Scripts, request: Request) -> (Reply, Option<(Duration, u
             let left = Duration::from_millis(u64::try_from(*left).unwrap_or(0));
             return (Reply::Busy, usize::try_from(*ahead).ok().map(|ahead| (left, ahead)));
         }
-        Request::Renew { ttl, .. } => done(scripts.run(RENEW, &keys, &[&id, &ms(ttl)]).await),
-        Request::Release(_) => done(scripts.run(END, &keys, &[&id, &grace, "x", "", "", ""]).await),
-        Request::Keep { time, .. } => done(scripts.run(END, &keys, &[&id, &grace, "x", "", &ms(time), ""]).await),
+        Request::Renew { ttl, .. } => {
+            let arguments = RenewArguments {
+                holder: id.into(),
+                ttl: ms(ttl).into(),
+            };
+            done(scripts.run(RENEW, &keys, &arguments.all()).await)
+        }
+        Request::Release(_) => done(scripts.run(END, &keys, &ending.all()).await),
+        Request::Keep { time, .. } => {
+            let keep_for = ms(time).into();
+            let keeping = EndArguments { keep_for, ..ending };
+            done(scripts.run(END, &keys, &keeping.all()).await)
+        }
         Request::Abandon(_) => {
-            let _: u8 = scripts.run(END, &keys, &[&id, &grace, "x", &inbox, "", ""]).await;
+            let inbox = inbox.into();
+            let abandoning = EndArguments { inbox, ..ending };
+            let _: u8 = scripts.run(END, &keys, &abandoning.all()).await;
             Reply::Done
         }
     };

@@ -8,30 +8,12 @@ use lock_redis::redis::aio::{MultiplexedConnection, PubSub};
 use lock_redis::redis::{self, FromRedisValue};
 use testbed::Clock;
 
-macro_rules! script {
-    ($name:literal) => {
-        include_str!(concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/../lock-redis/src/protocol/scripts/",
-            $name,
-            ".lua"
-        ))
-    };
-}
-
-pub(crate) const ACQUIRE: &str = script!("acquire");
-pub(crate) const END: &str = script!("end");
-pub(crate) const RENEW: &str = script!("renew");
-
-/// Later ones may stand in earlier ones.
-const FRAGMENTS: [(&str, &str); 6] = [
-    ("next_token", script!("next_token")),
-    ("fence", script!("fence")),
-    ("extend", script!("extend")),
-    ("sharers", script!("sharers")),
-    ("queue", script!("queue")),
-    ("admit", script!("admit")),
-];
+#[allow(dead_code, reason = "not all scripts are run")]
+#[path = "../../../../lock-redis/src/protocol/arguments.rs"]
+pub(crate) mod arguments;
+#[allow(dead_code, reason = "not all scripts are run")]
+#[path = "../../../../lock-redis/src/protocol/files.rs"]
+pub(crate) mod files;
 
 /// The number of the first entry of a queue, and how far below its number the score of one lies that is set aside.
 const FIRST: f64 = -1e15;
@@ -82,9 +64,7 @@ impl Scripts {
     }
 
     pub(crate) async fn run<T: FromRedisValue>(&self, text: &str, keys: &[&str], arguments: &[&str]) -> T {
-        let include =
-            |text: String, (name, fragment): &(&str, &str)| text.replace(&format!("-- include {name}.lua\n"), fragment);
-        let text = FRAGMENTS.iter().fold(text.to_owned(), include);
+        let text = files::with_fragments(text);
         let mut command = redis::cmd("EVAL");
         command.arg(text).arg(keys.len()).arg(keys).arg(arguments);
         self.ask(command).await

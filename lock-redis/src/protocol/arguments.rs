@@ -1,0 +1,116 @@
+//! The arguments of each script, by their names. The first line of a script takes them by the same names, which a test compares:
+//! `local holder, ttl = unpack(ARGV)`. It depends on nothing else, so that tests and benchmarks may read it by its path.
+
+use std::borrow::Cow;
+
+macro_rules! arguments {
+    ($(
+        $(#[$doc:meta])*
+        $script:ident $name:ident { $($(#[$field_doc:meta])* $field:ident),+ $(,)? }
+    )+) => {
+        $(
+            $(#[$doc])*
+            #[derive(Clone, Debug, Default)]
+            pub(crate) struct $name<'a> {
+                $($(#[$field_doc])* pub(crate) $field: Cow<'a, str>,)+
+            }
+
+            impl $name<'_> {
+                /// In the order in which the script takes them.
+                pub(crate) fn all(&self) -> [&str; [$(stringify!($field)),+].len()] {
+                    [$(&self.$field),+]
+                }
+            }
+        )+
+
+        /// The names of the arguments, by the script.
+        #[cfg(test)]
+        pub(crate) const NAMES: &[(&str, &[&str])] = &[$((super::files::$script, &[$(stringify!($field)),+])),+];
+    };
+}
+
+/// How a script takes "yes". It takes "no" as an empty text.
+pub(crate) const YES: &str = "1";
+
+arguments! {
+    ACQUIRE AcquireArguments {
+        holder,
+        /// In milliseconds, as all times.
+        ttl,
+        /// With a space in front of it, or empty.
+        label,
+        /// The token that a grant has to exceed, or "0"; or, after "=", the one that it has to reach without the server's clock.
+        floor,
+        mode,
+        grace,
+        /// The channel on which the asker is woken. Empty: it does not enter the queue.
+        inbox,
+        /// Of a queue entry, without a refresh.
+        lifetime,
+        /// "1": the asker may have a queue entry.
+        may_have_entry,
+    }
+    RENEW RenewArguments {
+        holder,
+        ttl,
+    }
+    RENEW_TOGETHER RenewTogetherArguments {
+        holder,
+        ttl,
+    }
+    END EndArguments {
+        holder,
+        grace,
+        mode,
+        /// The channel of its queue entry. Empty: it has none.
+        inbox,
+        /// How long to keep the name taken. Empty: it is free at once.
+        keep_for,
+        /// "1": a late request of this holder id has to find a tombstone.
+        leaves_tombstone,
+        /// "1": to search on for a connected waiter.
+        searches_on,
+    }
+    DOWNGRADE DowngradeArguments {
+        holder,
+        ttl,
+        grace,
+    }
+    RAISE RaiseArguments {
+        holder,
+        token,
+    }
+    REINSTATE ReinstateArguments {
+        holder,
+        ttl,
+        /// With a space in front of it, or empty.
+        label,
+        token,
+        mode,
+        /// The last token that came with its grant.
+        own_last,
+    }
+    REVOKE RevokeArguments {
+        /// The token of the hold.
+        asked,
+        /// "1": the name is free at once. Empty: when the hold would have ended.
+        at_once,
+        /// A holder id that is nobody's.
+        nobody,
+        grace,
+    }
+    WAS_REVOKED WasRevokedArguments {
+        holder,
+    }
+    MARK MarkArguments {
+        /// The id of the server's run.
+        own_run,
+        /// The id of its last promotion: zeros if there was none, or if the server does not know it any more.
+        own_promotion,
+        /// Since when this run has its data by its other marks, or empty.
+        known_since,
+    }
+    STATUS StatusArguments {
+        most_waiters,
+    }
+}
