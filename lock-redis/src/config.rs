@@ -9,12 +9,13 @@ use lock_core::{CredentialSource, Result};
 use lock_kit::url::misconfigured;
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
 
-use crate::probe::Checks;
-use crate::probe::permissions::acl_rules;
+use crate::permissions::acl_rules;
 
+pub use self::checks::Checks;
 use self::hosts::Address;
 pub(crate) use self::sentinels::Sentinels;
 
+mod checks;
 mod credentials;
 mod durability;
 pub(crate) mod hosts;

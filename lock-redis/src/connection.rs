@@ -12,31 +12,30 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use futures_util::future::{join, join_all};
-use lock_core::backend::{Change, HolderId, Lease};
+use lock_core::backend::{HolderId, Lease};
 use lock_core::{Error, ErrorKind, Guarantee, Result, Verdict};
-use redis::{Cmd, RedisError, RedisResult, ServerErrorKind, Value, cmd};
+use redis::{Cmd, RedisResult, ServerErrorKind, Value, cmd};
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until};
 
 use crate::config::RedisConfig;
-use crate::error::{Failure, code, is_promoted, is_read_only, is_reply};
-use crate::names::Keys;
+use crate::error::{Failure, is_promoted, is_read_only, is_reply};
 use crate::probe::Finding;
 use crate::protocol::{Script, ScriptForm};
-use acknowledger::Unacknowledged;
 use dial::Dial;
 use identity::Identity;
 use inbox::Inbox;
 use sentinel::SentinelDialer;
 use state::{Phase, Shared, State};
 
-pub(crate) use dial::{Dialer, Role};
+pub(crate) use dial::Dialer;
+pub(crate) use opened::Role;
 pub(crate) use session::{Health, Session};
 pub(crate) use state::{LeaseRegistration, Leases};
 pub(crate) use window::Room;
 
 mod access;
+mod acknowledged;
 mod acknowledger;
 mod channels;
 mod dial;
@@ -45,9 +44,11 @@ mod heartbeat;
 mod identity;
 pub(crate) mod inbox;
 mod member;
+mod opened;
 mod sentinel;
 mod session;
 mod state;
+mod subscriptions;
 mod supervisor;
 mod takeover;
 #[cfg(test)]
@@ -182,7 +183,7 @@ impl Connection {
     pub(crate) async fn check(&self) -> Result<()> {
         let session = self.session(std::future::pending()).await?;
         let pong = self.send(&session, &cmd("PING")).await;
-        let is_pong = pong.and_then(|pong| dial::is_pong(&pong).map_err(Failure::Rejected));
+        let is_pong = pong.and_then(|pong| opened::is_pong(&pong).map_err(Failure::Rejected));
         is_pong.map_err(|failure| self.lock_error(failure))
     }
 
@@ -267,68 +268,6 @@ impl Connection {
         Err(why)
     }
 
-    /// Whether it is subscribed to a channel in a hash slot of the server.
-    pub(crate) fn is_listening(&self, channel: &str) -> bool {
-        self.current()
-            .is_some_and(|session| session.channels().use_now(channel))
-    }
-
-    /// Subscribes to a channel in a hash slot of the server, if it is not yet, and ends subscriptions of which nobody has made
-    /// use for long.
-    ///
-    /// # Errors
-    /// Also as not executed, if there is no connection.
-    ///
-    /// # Cancel safety
-    /// If dropped, it may be subscribed to, which does no harm.
-    pub(crate) async fn listen(&self, channel: &str) -> Result<(), Failure> {
-        /// How long to wait for the server's word after its reply: the driver may have taken another one's for it.
-        const CONFUSED: Duration = Duration::from_millis(500);
-        let session = self.session(std::future::pending()).await;
-        let session = session.map_err(Failure::NotExecuted)?;
-        while !session.channels().use_now(channel) {
-            let command = |name: &str, channel: &str| {
-                let mut command = cmd(name);
-                command.arg(channel);
-                command
-            };
-            let idle = session.channels().idle();
-            let unsubscribe: Vec<Cmd> = idle.iter().map(|idle| command("SUNSUBSCRIBE", idle)).collect();
-            let subscribe = command("SSUBSCRIBE", channel);
-            let unsubscribing = join_all(unsubscribe.iter().map(|command| self.send(&session, command)));
-            let (reply, _) = join(self.send(&session, &subscribe), unsubscribing).await;
-            reply?;
-            let _ = timeout(CONFUSED, session.channels().subscribed_to(channel)).await;
-        }
-        Ok(())
-    }
-
-    /// Completes at the next change of this key from now on, or when the connection ends; never if the server does not track
-    /// keys for this user.
-    ///
-    /// # Errors
-    /// If the connection ended before the server had answered.
-    ///
-    /// # Cancel safety
-    /// May be dropped at any point.
-    pub(crate) async fn follow(&self, on: &Session, key: &str) -> Result<Change, Failure> {
-        if on.followed().is_refused() {
-            return Ok(Change::never());
-        }
-        let changed = on.followed().add(key);
-        match self.reply(on, on.send_all(&followed::track(key))).await {
-            Ok(_) => Ok(Change::new(async move { drop(changed.await) })),
-            Err(Failure::Rejected(error)) => {
-                // A node of a cluster may not have the key, or not yet.
-                if matches!(code(&error), "ERR" | "NOPERM") {
-                    on.followed().refuse();
-                }
-                Ok(Change::never())
-            }
-            Err(failure) => Err(failure),
-        }
-    }
-
     /// Nothing more is to be sent over this connection; what was sent has an unknown outcome.
     pub(crate) fn end(&self, session: &Session, why: &Error) {
         self.0.end(session, why);
@@ -364,58 +303,6 @@ impl Connection {
                 Failure::NoReply(why)
             }
         })
-    }
-
-    /// Waits until enough replicas have all that the server answered on this session before, for a hold of this TTL, whose lock
-    /// it has. Returns at once if none is needed.
-    ///
-    /// # Errors
-    /// Unavailable, if too few have it in time, or the connection ended; or what the server says. Some may have it, or get it
-    /// later.
-    pub(crate) async fn acknowledge(&self, on: &Session, keys: &Keys, ttl: Duration) -> Result<()> {
-        let Some(acknowledger) = on.acknowledger() else {
-            return Ok(());
-        };
-        let acknowledged = tokio::select! {
-            biased;
-            acknowledged = acknowledger.acknowledged(keys.lock()[0], ttl) => acknowledged,
-            why = on.ended() => return Err(self.lock_error(Failure::NoReply(why))),
-            never = takeover::watch_supervisor(&self.0) => match never {},
-        };
-        acknowledged.map_err(|error| match error {
-            Unacknowledged::Short(count) => acknowledger.short(Some(count), &self.0.dialer),
-            Unacknowledged::Late => acknowledger.short(None, &self.0.dialer),
-            Unacknowledged::Gone => {
-                let what = format!("Redis at {} does not have the lock any more", self.0.dialer);
-                Error::new(ErrorKind::Unavailable, what)
-            }
-            Unacknowledged::Rejected(error) => {
-                if is_read_only(&error) {
-                    self.0.end(on, &self.0.lock_error(error.clone()));
-                }
-                self.unacknowledged(error)
-            }
-            Unacknowledged::Unknown => {
-                let what = format!("the second connection to Redis at {} has ended", self.0.dialer);
-                let why = Error::new(ErrorKind::Unavailable, what);
-                self.0.end(on, &why);
-                self.lock_error(Failure::NoReply(why))
-            }
-        })
-    }
-
-    /// The error for a write of which the server does not say which replicas have it. The write itself was executed.
-    fn unacknowledged(&self, error: RedisError) -> Error {
-        match code(&error) {
-            "MOVED" | "ASK" | "TRYAGAIN" | "CLUSTERDOWN" => {
-                let what = format!(
-                    "Redis at {} cannot say which replicas have the lock, since its hash slot is being moved",
-                    self.0.dialer
-                );
-                Error::new(ErrorKind::Unavailable, what).with_source(error)
-            }
-            _ => self.0.lock_error(error),
-        }
     }
 
     /// Why a session gives no fresh grant for so long.

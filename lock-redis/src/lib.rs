@@ -203,12 +203,12 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub use backend::RedisBackend;
-pub use config::RedisConfig;
+pub use config::{Checks, RedisConfig};
 pub use fence::{Fence, Fenced};
 #[cfg(feature = "tls")]
 #[cfg_attr(docsrs, doc(cfg(feature = "tls")))]
 pub use lock_tls::Tls;
-pub use probe::{Checks, Finding};
+pub use probe::Finding;
 pub use redis;
 
 mod acquire;
@@ -221,6 +221,7 @@ mod fence;
 mod hold;
 mod list;
 mod names;
+mod permissions;
 mod probe;
 mod protocol;
 mod renewals;

@@ -7,27 +7,11 @@ use lock_core::{Error, ErrorKind, Guarantee, Result, Verdict};
 use parking_lot::Mutex;
 use redis::{Cmd, InfoDict, Value, cmd, from_redis_value_ref};
 
+use crate::config::Checks;
+
 mod guarantees;
-pub(crate) mod permissions;
 
 pub(crate) use self::guarantees::Setup;
-
-/// What to do about server settings that can lose locks ([`Finding`]). Defaults to [`Warn`](Self::Warn).
-///
-/// `Warn` and `Refuse` also reject a server that cannot work at all: one before version 7, a node of a Redis Cluster, a
-/// Sentinel, a replica.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Checks {
-    /// Log each finding once per run of the server, by `tracing` at level `WARN` under the target `polylock`.
-    /// [`findings`](crate::RedisBackend::findings) returns them.
-    #[default]
-    Warn,
-    /// Fail to connect, as misconfigured; and as denied if the user may not ask (`INFO`).
-    Refuse,
-    /// Check nothing.
-    Off,
-}
 
 /// A setting of the server that can lose a granted lock. Displays as the reason and what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,8 +8,7 @@ use redis::IntoConnectionInfo;
 
 #[cfg(not(feature = "tls"))]
 use super::no_tls::TlsParameters;
-use super::{RedisConfig, hosts, misconfigured, sentinels};
-use crate::probe::Checks;
+use super::{Checks, RedisConfig, hosts, misconfigured, sentinels};
 
 /// Where a Sentinel listens if the URL does not say it.
 const SENTINEL_PORT: u16 = 26379;

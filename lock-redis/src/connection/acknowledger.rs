@@ -9,7 +9,7 @@ use redis::{ErrorKind as DriverKind, FromRedisValue, RedisError, Value, pipe};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
-use super::dial::{Opened, Role};
+use super::opened::{Opened, Role};
 use crate::protocol::{self, WRITE_AGAIN};
 
 /// The second connection of a session, which a task drives until all clones of this are dropped.

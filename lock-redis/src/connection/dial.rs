@@ -17,6 +17,7 @@ use super::access::Access;
 use super::acknowledger::Acknowledger;
 use super::identity::Identity;
 use super::member::Member;
+use super::opened::{DialError, IDENTIFY_LIMIT, Opened, Role, is_pong, open};
 use super::unloaded::Unloaded;
 use super::window::DRIVER_SLOTS;
 use crate::config::RedisConfig;
@@ -25,7 +26,7 @@ use crate::connection::followed::Followed;
 use crate::connection::inbox::Inbox;
 use crate::error::lock_error;
 use crate::probe::{Finding, Probe, Setup};
-use crate::protocol::{self, PubSub, ScriptForm};
+use crate::protocol::{self, ScriptForm};
 
 /// Makes connections. Shows the server's address.
 #[async_trait]
@@ -70,43 +71,6 @@ pub(crate) struct Dialer {
     reached: AtomicBool,
 }
 
-/// What a connection is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Role {
-    /// All requests to the only server, and its wake-ups.
-    Alone,
-    /// The requests to a master of a cluster.
-    Master,
-    /// The wake-ups of a master of a cluster. They have a connection of their own: if a hash slot moves away, the server ends
-    /// the subscriptions in it unasked, which the driver takes for the reply to a request.
-    Listener,
-}
-
-impl Role {
-    pub(crate) fn wakes(self) -> PubSub {
-        match self {
-            Self::Alone => PubSub::Plain,
-            Self::Master | Self::Listener => PubSub::Sharded,
-        }
-    }
-}
-
-/// How long a server that did not answer as a Redis may take to show what it is.
-pub(super) const IDENTIFY_LIMIT: Duration = Duration::from_millis(500);
-
-/// Why a connection was not made.
-pub(super) enum DialError {
-    Driver(RedisError),
-    /// TLS or the source of the credentials says what is wrong.
-    Lock(Error),
-}
-
-impl From<RedisError> for DialError {
-    fn from(error: RedisError) -> Self {
-        Self::Driver(error)
-    }
-}
-
 /// A connection just made.
 pub(super) struct Dialed {
     pub(super) connection: MultiplexedConnection,
@@ -125,35 +89,6 @@ pub(super) struct Dialed {
     pub(super) channels: Arc<Channels>,
     /// Told of each change that the server reports.
     pub(super) followed: Arc<Followed>,
-}
-
-/// One of the connections to a server.
-pub(super) struct Opened {
-    pub(super) connection: MultiplexedConnection,
-    #[cfg(feature = "tls")]
-    pub(super) driver: Option<super::tls::Driver>,
-}
-
-/// Opens a connection.
-pub(super) async fn open(
-    access: &Access,
-    #[cfg(feature = "tls")] (tls, server): (Option<&lock_tls::Tls>, &(dyn fmt::Display + Sync)),
-    config: AsyncConnectionConfig,
-) -> Result<Opened, DialError> {
-    let client = access.client().await.map_err(DialError::Lock)?;
-    #[cfg(feature = "tls")]
-    if let Some(tls) = tls {
-        let (connection, driver) = super::tls::connect(tls, server, client.get_connection_info(), config).await?;
-        return Ok(Opened {
-            connection,
-            driver: Some(driver),
-        });
-    }
-    Ok(Opened {
-        connection: client.get_multiplexed_async_connection_with_config(&config).await?,
-        #[cfg(feature = "tls")]
-        driver: None,
-    })
 }
 
 impl Dialed {
@@ -362,14 +297,6 @@ impl Dial for Dialer {
 
     fn keeps(&self, guarantee: Guarantee) -> Verdict {
         self.probe.keeps(guarantee)
-    }
-}
-
-/// Whether this is the reply to PING of a server that serves.
-pub(super) fn is_pong(reply: &Value) -> Result<(), RedisError> {
-    match reply {
-        Value::SimpleString(pong) if pong == "PONG" => Ok(()),
-        _ => Err((redis::ErrorKind::Parse, "PING was not answered with PONG").into()),
     }
 }
 

@@ -14,8 +14,9 @@ use redis::{Value, cmd};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use super::dial::{Dial, Dialed, Dialer, Role};
+use super::dial::{Dial, Dialed, Dialer};
 use super::inbox::Inbox;
+use super::opened::Role;
 use crate::config::hosts::Address;
 use crate::config::{RedisConfig, Sentinels};
 use crate::probe::Finding;

@@ -15,7 +15,7 @@ use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
 use tokio::time::sleep;
 
-use super::dial::{DialError, IDENTIFY_LIMIT};
+use super::opened::{DialError, IDENTIFY_LIMIT};
 
 /// How long a handshake may take before we look whether the server speaks TLS at all: a Redis that does not would wait for the
 /// end of a line for ever.

@@ -11,25 +11,18 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::{FusedFuture, try_join_all};
 use lock_core::{Error, ErrorKind, Guarantee, Result, Verdict};
-use lock_kit::claims::InFlight;
 use parking_lot::Mutex;
-use redis::Value;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::{Route, Scanned};
 use crate::config::RedisConfig;
 use crate::config::hosts::Address;
 use crate::connection::inbox::Inbox;
-use crate::connection::{Health, Leases, Reply, Session};
-use crate::error::{Failure, is_permanent};
-use crate::names::Keys;
+use crate::connection::{Health, Leases, Session};
+use crate::error::is_permanent;
 use crate::probe::Finding;
-use crate::protocol::{ACQUIRE, Ask, Script};
-use call::Call;
 use map::Map;
 pub(crate) use map::Node;
-use patience::Patience;
-use slots::{Redirect, redirect};
 
 mod call;
 mod map;
@@ -194,124 +187,6 @@ impl Cluster {
         }
     }
 
-    pub(super) async fn run(&self, on: &mut Route, script: &Script, keys: &[&str], arguments: &[&str]) -> Reply {
-        self.call(on, &Call::of(script, keys, arguments), None).await
-    }
-
-    /// The same for keys that can be asked for one by one.
-    pub(super) async fn run_together(
-        &self,
-        on: &mut Route,
-        script: &Script,
-        keys: &[&str],
-        arguments: &[&str],
-    ) -> Reply {
-        let call = Call {
-            is_divisible: true,
-            ..Call::of(script, keys, arguments)
-        };
-        self.call(on, &call, None).await
-    }
-
-    pub(super) async fn ask(
-        &self,
-        on: &mut Route,
-        keys: &Keys,
-        asking: &Ask<'_>,
-        in_flight: &mut InFlight<'_, u64>,
-    ) -> Reply {
-        let keys_of_lock = keys.all();
-        let inbox = asking.inbox();
-        let is_heard = inbox.is_none_or(|inbox| on.is_listening(inbox));
-        if !is_heard && !asking.may_have_entry() {
-            // Mostly the name is free, and nobody has to be woken.
-            let asking = asking.without_queue();
-            let arguments = asking.arguments.all();
-            let call = Call {
-                is_fresh: asking.is_fresh,
-                ..Call::of(&ACQUIRE, &keys_of_lock, &arguments)
-            };
-            match self.call(on, &call, Some(in_flight)).await {
-                Ok(Value::Array(_taken)) => {}
-                reply => return reply,
-            }
-        }
-        let arguments = asking.arguments.all();
-        let call = Call {
-            inbox,
-            is_fresh: asking.is_fresh,
-            ..Call::of(asking.script(), &keys_of_lock, &arguments)
-        };
-        self.call(on, &call, Some(in_flight)).await
-    }
-
-    /// Sends a call to where its slot is, until somebody has executed it or nobody has for too long.
-    async fn call(&self, on: &mut Route, call: &Call<'_>, mut in_flight: Option<&mut InFlight<'_, u64>>) -> Reply {
-        let mut moves_to = |generation| {
-            if let Some(in_flight) = &mut in_flight {
-                in_flight.moves_to(generation);
-            }
-        };
-        let mut patience = Patience::new(self.0.config.connect_timeout());
-        loop {
-            call.check_delay(on)?;
-            let mut reply = self.send(on, call).await;
-            if let Some(Redirect::Ask(host, port)) = cluster_error(&reply)
-                && let Ok(node) = self.0.node(&(host.unwrap_or_else(|| on.host()), port))
-                && let Ok(session) = node.requests.session(patience.over()).await
-            {
-                let asked = Route::to(node, session, on.slot);
-                call.check_delay(&asked)?;
-                moves_to(asked.generation());
-                reply = (asked.connection)
-                    .run_asking(&asked.session, call.script, call.keys, call.arguments)
-                    .await;
-                if cluster_error(&reply).is_none() {
-                    *on = asked;
-                }
-            }
-            let Some(redirect) = cluster_error(&reply) else {
-                return reply;
-            };
-            if call.is_divisible && redirect == Redirect::Apart {
-                return reply;
-            }
-            if let Redirect::Moved(host, port) = redirect {
-                let learned = self.0.learn(on.slot, &(host.unwrap_or_else(|| on.host()), port));
-                learned.map_err(Failure::NotExecuted)?;
-                patience.note_moved();
-            }
-            if !patience.pause().await {
-                let what =
-                    "the Redis Cluster did not serve a hash slot in time: the slot is being moved, or has no master";
-                let error = Error::new(ErrorKind::Unavailable, what);
-                return Err(Failure::NotExecuted(match reply {
-                    Err(Failure::Rejected(why)) => error.with_source(why),
-                    _ => error,
-                }));
-            }
-            *on = self
-                .route(on.slot, patience.over())
-                .await
-                .map_err(Failure::NotExecuted)?;
-            moves_to(on.generation());
-        }
-    }
-
-    async fn send(&self, on: &Route, call: &Call<'_>) -> Reply {
-        if let (Some(inbox), Some(node)) = (call.inbox, &on.node) {
-            match node.wake_ups.listen(inbox).await {
-                Err(Failure::NoReply(why)) => return Err(Failure::NotExecuted(why)),
-                listening => listening?,
-            }
-        }
-        tokio::select! {
-            biased;
-            reply = on.connection.run(&on.session, call.script, call.keys, call.arguments) => reply,
-            never = self.watch(on) => match never {},
-        }
-    }
-
     /// Ends the connection of a route whose server is silent and has been replaced by another one.
     pub(super) async fn watch(&self, on: &Route) -> Infallible {
         let Some(node) = &on.node else {
@@ -343,14 +218,6 @@ impl Route {
             slot,
             node: Some(node),
         }
-    }
-}
-
-/// Why a node did not serve a request, if that is for the cluster's sake.
-fn cluster_error(reply: &Reply) -> Option<Redirect> {
-    match reply {
-        Err(Failure::Rejected(error)) => redirect(error),
-        _ => None,
     }
 }
 

@@ -15,7 +15,7 @@ use super::answers::{Answers, Named};
 use crate::config::hosts::Address;
 use crate::config::{RedisConfig, Sentinels};
 use crate::connection::access::Access;
-use crate::connection::dial::{self, DialError, Opened};
+use crate::connection::opened::{self, DialError, Opened};
 use crate::error::{code, lock_error_with};
 
 /// Where a Sentinel announces failovers.
@@ -122,9 +122,9 @@ impl Watcher {
                 Ok::<(), Infallible>(())
             });
         #[cfg(feature = "tls")]
-        let opened = dial::open(&self.access, (self.tls.as_ref(), self), config).await;
+        let opened = opened::open(&self.access, (self.tls.as_ref(), self), config).await;
         #[cfg(not(feature = "tls"))]
-        let opened = dial::open(&self.access, config).await;
+        let opened = opened::open(&self.access, config).await;
         let mut opened = opened.map_err(|error| match error {
             DialError::Driver(error) => self.error(error),
             DialError::Lock(error) => error,

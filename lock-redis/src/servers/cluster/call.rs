@@ -1,8 +1,143 @@
-//! A request on its way through a cluster.
+//! A request on its way through a cluster: it is sent again wherever its slot has moved to.
 
+use lock_core::{Error, ErrorKind};
+use lock_kit::claims::InFlight;
+use redis::Value;
+
+use super::Cluster;
+use super::patience::Patience;
+use super::slots::{Redirect, redirect};
+use crate::connection::Reply;
 use crate::error::Failure;
-use crate::protocol::Script;
+use crate::names::Keys;
+use crate::protocol::{ACQUIRE, Ask, Script};
 use crate::servers::Route;
+
+impl Cluster {
+    pub(in crate::servers) async fn run(
+        &self,
+        on: &mut Route,
+        script: &Script,
+        keys: &[&str],
+        arguments: &[&str],
+    ) -> Reply {
+        self.call(on, &Call::of(script, keys, arguments), None).await
+    }
+
+    /// The same for keys that can be asked for one by one.
+    pub(in crate::servers) async fn run_together(
+        &self,
+        on: &mut Route,
+        script: &Script,
+        keys: &[&str],
+        arguments: &[&str],
+    ) -> Reply {
+        let call = Call {
+            is_divisible: true,
+            ..Call::of(script, keys, arguments)
+        };
+        self.call(on, &call, None).await
+    }
+
+    pub(in crate::servers) async fn ask(
+        &self,
+        on: &mut Route,
+        keys: &Keys,
+        asking: &Ask<'_>,
+        in_flight: &mut InFlight<'_, u64>,
+    ) -> Reply {
+        let keys_of_lock = keys.all();
+        let inbox = asking.inbox();
+        let is_heard = inbox.is_none_or(|inbox| on.is_listening(inbox));
+        if !is_heard && !asking.may_have_entry() {
+            // Mostly the name is free, and nobody has to be woken.
+            let asking = asking.without_queue();
+            let arguments = asking.arguments.all();
+            let call = Call {
+                is_fresh: asking.is_fresh,
+                ..Call::of(&ACQUIRE, &keys_of_lock, &arguments)
+            };
+            match self.call(on, &call, Some(in_flight)).await {
+                Ok(Value::Array(_taken)) => {}
+                reply => return reply,
+            }
+        }
+        let arguments = asking.arguments.all();
+        let call = Call {
+            inbox,
+            is_fresh: asking.is_fresh,
+            ..Call::of(asking.script(), &keys_of_lock, &arguments)
+        };
+        self.call(on, &call, Some(in_flight)).await
+    }
+
+    /// Sends a call to where its slot is, until somebody has executed it or nobody has for too long.
+    async fn call(&self, on: &mut Route, call: &Call<'_>, mut in_flight: Option<&mut InFlight<'_, u64>>) -> Reply {
+        let mut moves_to = |generation| {
+            if let Some(in_flight) = &mut in_flight {
+                in_flight.moves_to(generation);
+            }
+        };
+        let mut patience = Patience::new(self.0.config.connect_timeout());
+        loop {
+            call.check_delay(on)?;
+            let mut reply = self.send(on, call).await;
+            if let Some(Redirect::Ask(host, port)) = cluster_error(&reply)
+                && let Ok(node) = self.0.node(&(host.unwrap_or_else(|| on.host()), port))
+                && let Ok(session) = node.requests.session(patience.over()).await
+            {
+                let asked = Route::to(node, session, on.slot);
+                call.check_delay(&asked)?;
+                moves_to(asked.generation());
+                reply = (asked.connection)
+                    .run_asking(&asked.session, call.script, call.keys, call.arguments)
+                    .await;
+                if cluster_error(&reply).is_none() {
+                    *on = asked;
+                }
+            }
+            let Some(redirect) = cluster_error(&reply) else {
+                return reply;
+            };
+            if call.is_divisible && redirect == Redirect::Apart {
+                return reply;
+            }
+            if let Redirect::Moved(host, port) = redirect {
+                let learned = self.0.learn(on.slot, &(host.unwrap_or_else(|| on.host()), port));
+                learned.map_err(Failure::NotExecuted)?;
+                patience.note_moved();
+            }
+            if !patience.pause().await {
+                let what =
+                    "the Redis Cluster did not serve a hash slot in time: the slot is being moved, or has no master";
+                let error = Error::new(ErrorKind::Unavailable, what);
+                return Err(Failure::NotExecuted(match reply {
+                    Err(Failure::Rejected(why)) => error.with_source(why),
+                    _ => error,
+                }));
+            }
+            *on = self
+                .route(on.slot, patience.over())
+                .await
+                .map_err(Failure::NotExecuted)?;
+            moves_to(on.generation());
+        }
+    }
+
+    async fn send(&self, on: &Route, call: &Call<'_>) -> Reply {
+        if let (Some(inbox), Some(node)) = (call.inbox, &on.node) {
+            match node.wake_ups.listen(inbox).await {
+                Err(Failure::NoReply(why)) => return Err(Failure::NotExecuted(why)),
+                listening => listening?,
+            }
+        }
+        tokio::select! {
+            biased;
+            reply = on.connection.run(&on.session, call.script, call.keys, call.arguments) => reply,
+            never = self.watch(on) => match never {},
+        }
+    }
+}
 
 /// What a request of a script needs, wherever it is sent.
 pub(super) struct Call<'a> {
@@ -35,5 +170,13 @@ impl<'a> Call<'a> {
             Some(why) => Err(Failure::NotExecuted(why)),
             None => Ok(()),
         }
+    }
+}
+
+/// Why a node did not serve a request, if that is for the cluster's sake.
+fn cluster_error(reply: &Reply) -> Option<Redirect> {
+    match reply {
+        Err(Failure::Rejected(error)) => redirect(error),
+        _ => None,
     }
 }

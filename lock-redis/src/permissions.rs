@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn the_documentation_says_the_same() {
         let rules = RedisConfig::new("cache", 6379).acl_rules().join(" ");
-        let documentation: Vec<&str> = include_str!("../lib.rs")
+        let documentation: Vec<&str> = include_str!("lib.rs")
             .lines()
             .filter_map(|line| line.strip_prefix("//! "))
             .flat_map(str::split_whitespace)
