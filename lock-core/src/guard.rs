@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::acquire::pending::Caller;
+use crate::acquire::caller::Caller;
 use crate::backend::Mode;
 use crate::backend::lease::{Ended, HoldState};
 use crate::backend::options::LockOptions;

@@ -15,7 +15,7 @@ use crate::backend::rules::Moment;
 use crate::backend::{AcquireRequest, Armed, Hold, Lease, Mode, Renewal};
 use crate::backend_state::BackendState;
 use crate::background::keeper::Keeper;
-use crate::background::schedule::ScheduleSlot;
+use crate::background::schedule::{ScheduleSlot, ScheduledHold};
 use crate::error::{Error, ErrorKind, Result};
 use crate::lost::{Lost, LostCause};
 use crate::observe::{self, BackendRequest};
@@ -33,6 +33,7 @@ pub(crate) mod pass;
 pub(crate) mod release;
 pub(crate) mod renewal;
 mod share;
+pub(crate) mod upgrade;
 
 /// A waiter to whom a hold may be passed on.
 pub(crate) trait Successor: Waiter<Hold = ActiveHold<Self>> {
@@ -185,6 +186,14 @@ impl<W: Successor> ActiveHold<W> {
         }
         active.lease.tell_of_loss(Waker::from(active.clone()));
         active
+    }
+
+    /// Has the keeper check it at once: the hold at the server may differ from what is known of it.
+    pub(crate) fn renew_now(self: &Arc<Self>) {
+        if let Some(keeper) = self.keeper.upgrade() {
+            let scheduled: Arc<dyn ScheduledHold> = self.clone();
+            keeper.schedule(&scheduled, Instant::now());
+        }
     }
 
     /// When the lease ends, as of now.

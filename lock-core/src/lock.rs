@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::acquire::{Acquired, acquire};
+use crate::acquire::acquire;
 use crate::backend::options::LockOptions;
 use crate::backend::{Change, LockStatus, Mode};
 use crate::error::{Error, ErrorKind, Result};
@@ -292,10 +292,8 @@ impl Lock {
     /// # Ok(()) }
     /// ```
     pub async fn try_acquire(&self) -> Result<Option<Guard>> {
-        match acquire(self.locker.shared(), &self.checked()?, WaitLimit::Once).await? {
-            Acquired::Share(share) => Ok(Some(Guard::new(share))),
-            Acquired::Taken => Ok(None),
-        }
+        let share = acquire(self.locker.shared(), &self.checked()?, WaitLimit::Once).await?;
+        Ok(share.map(Guard::new))
     }
 
     /// Who holds the lock, as the server sees it.
@@ -309,10 +307,9 @@ impl Lock {
     }
 
     pub(crate) async fn wait(&self, limit: WaitLimit) -> Result<Guard> {
-        match acquire(self.locker.shared(), &self.checked()?, limit).await? {
-            Acquired::Share(share) => Ok(Guard::new(share)),
-            Acquired::Taken => Err(Error::new(ErrorKind::Unexpected, "the backend gave up waiting")),
-        }
+        let share = acquire(self.locker.shared(), &self.checked()?, limit).await?;
+        let given_up = || Error::new(ErrorKind::Unexpected, "the backend gave up waiting");
+        share.map(Guard::new).ok_or_else(given_up)
     }
 
     pub(crate) fn locker(&self) -> &Locker {

@@ -5,7 +5,6 @@ use crate::backend::Mode;
 use crate::lock::Lock;
 
 pub(crate) mod upgradable;
-pub(crate) mod upgrade;
 
 /// A reader-writer lock: any number of readers hold it together, and a writer holds it alone. Owned and cheap to clone; made by
 /// [`Locker::rw_lock`](crate::Locker::rw_lock).

@@ -5,103 +5,25 @@ use std::future::poll_fn;
 use std::task::{Context, Poll};
 
 use super::at_server::AtServer;
-use crate::backend::request::RequestControl;
+use super::caller::{Caller, Wakeup};
+use crate::backend::options::LockOptions;
+use crate::backend::request::{RequestControl, RequestOptions, Terms};
 use crate::backend::{AcquireRequest, Armed, Attempt, Busy, Hold};
 use crate::backend_state::BackendState;
 use crate::background::call::BackendCall;
 use crate::background::keeper::Keeper;
 use crate::background::undo::UndoJob;
 use crate::error::{Error, Result};
-use crate::hold::{ActiveHold, Grant, Share, Successor};
+use crate::hold::upgrade::Upgrade;
+use crate::hold::{ActiveHold, Grant};
 use crate::mutant::{Mutant, is_active};
 use crate::observe::{self, BackendRequest};
 use crate::options::CheckedLock;
 use crate::options::wait::WaitLimit;
+use crate::queue::Turn;
 use crate::queue::last_word::{LastWord, Since};
-use crate::queue::{Turn, Waiter};
-use crate::reentry::ReentryKey;
 use crate::sync::time::Instant;
 use crate::sync::{Arc, oneshot};
-use crate::time::LeaseInstant;
-
-/// Somebody who acquires, in the local queue.
-#[derive(Debug)]
-pub(crate) struct Caller {
-    pub(crate) lock: CheckedLock,
-    pub(crate) wait: WaitLimit,
-    pub(crate) deadline: Option<Instant>,
-    /// When it began.
-    pub(crate) asked: LeaseInstant,
-    pub(crate) wakeup: oneshot::Sender<Wakeup>,
-}
-
-/// What a caller in the queue is told.
-#[derive(Debug)]
-pub(crate) enum Wakeup {
-    /// It is your turn.
-    Turn(Turn<Caller>),
-    /// It is your turn, and here is the process's request, whose first owner has gone.
-    Pending(Box<PendingAcquire>),
-    /// You have it.
-    Share(Share<Caller>),
-    /// The name is taken; for callers that do not wait.
-    Busy,
-    /// Nobody gets it, as whoever had the turn found out for everybody.
-    Failed(Error),
-}
-
-impl Waiter for Caller {
-    type Hold = ActiveHold<Self>;
-
-    fn is_patient(&self) -> bool {
-        self.wait.is_patient()
-    }
-
-    fn deadline(&self) -> Option<Instant> {
-        self.deadline
-    }
-
-    fn reentry(&self) -> Option<&ReentryKey> {
-        self.lock.options.reentry_key.as_ref()
-    }
-
-    fn is_gone(&self) -> bool {
-        self.wakeup.is_closed()
-    }
-
-    fn take_turn(self, turn: Turn<Self>) -> Result<(), Turn<Self>> {
-        match self.wakeup.send(Wakeup::Turn(turn)) {
-            Err(Wakeup::Turn(turn)) => Err(turn),
-            _ => Ok(()),
-        }
-    }
-
-    fn refuse(self) {
-        // Nobody listens any more where it fails.
-        let _ = self.wakeup.send(Wakeup::Busy);
-    }
-
-    fn fail(self, error: Error) {
-        let _ = self.wakeup.send(Wakeup::Failed(error));
-    }
-}
-
-impl Successor for Caller {
-    fn asks_for(&self) -> &CheckedLock {
-        &self.lock
-    }
-
-    fn asked(&self) -> LeaseInstant {
-        self.asked
-    }
-
-    fn take_share(self, share: Share<Self>) -> Result<(), Share<Self>> {
-        match self.wakeup.send(Wakeup::Share(share)) {
-            Err(Wakeup::Share(share)) => Err(share),
-            _ => Ok(()),
-        }
-    }
-}
 
 /// An acquire at the server. Dropped before it came to something, it is the next local waiter's, as it is: under way,
 /// with its holder id and its entry in the server's queue. Without one it is undone in the background.
@@ -117,6 +39,8 @@ pub(crate) struct PendingAcquire {
     state: AtServer,
     /// Whether the next waiter may have it: it waits, and nothing final was said of it.
     can_pass: bool,
+    /// The upgrade for which it asks, which has no turn.
+    upgrade: Option<Upgrade<Caller>>,
 }
 
 /// What the server granted.
@@ -139,24 +63,61 @@ impl PendingAcquire {
             // From the start: who comes later may wait for longer, connecting included.
             turn.shares(&request);
         }
+        Self::of((backend, keeper), (request, control), Some(turn), None)
+    }
+
+    /// The upgrade of a hold that was granted to `base`.
+    pub(super) fn upgrade(
+        (backend, keeper): (&Arc<BackendState>, &Arc<Keeper>),
+        hold: &Arc<ActiveHold<Caller>>,
+        base: &AcquireRequest,
+        (wait, deadline): (WaitLimit, Option<Instant>),
+    ) -> Self {
+        let options = &hold.lock.options;
+        // The lease goes on, and the server must not end the new hold before it, should the former one be extended.
+        let rest = hold.lease.valid_for();
+        let options = LockOptions {
+            ttl: options.ttl.max(rest.saturating_add(rest / 9)),
+            ..options.clone()
+        };
+        let request = RequestOptions::new(hold.lock.name.clone(), Terms::until(options, deadline))
+            .replacing(base)
+            .waits(wait.is_patient());
+        Self::of((backend, keeper), request.start(), None, Some(Upgrade::begin(hold)))
+    }
+
+    fn of(
+        (backend, keeper): (&Arc<BackendState>, &Arc<Keeper>),
+        (request, control): (AcquireRequest, RequestControl),
+        turn: Option<Turn<Caller>>,
+        upgrade: Option<Upgrade<Caller>>,
+    ) -> Self {
         Self {
             backend: backend.clone(),
             keeper: keeper.clone(),
+            can_pass: turn.is_some() && request.waits(),
             request,
             control: Some(control),
             under_way: None,
-            turn: Some(turn),
+            turn,
+            upgrade,
             state: AtServer::Nothing,
-            can_pass: wait.is_patient(),
         }
     }
 
     /// Another one for the same waiter; this one is undone.
-    pub(crate) fn anew(&mut self, lock: &CheckedLock, wait: (WaitLimit, Option<Instant>)) {
+    ///
+    /// # Errors
+    /// If it is an upgrade, which ends with the hold.
+    pub(super) fn anew(&mut self, lock: &CheckedLock, wait: (WaitLimit, Option<Instant>)) -> Result<()> {
+        if let Some(upgrade) = &self.upgrade {
+            return Err(upgrade.lost());
+        }
         if let Some(turn) = self.turn.take() {
             let (backend, keeper) = (self.backend.clone(), self.keeper.clone());
             *self = Self::start((&backend, &keeper), lock, wait, turn);
         }
+        Ok(())
     }
 
     /// Asks the server, or goes on waiting for its answer.
@@ -200,12 +161,13 @@ impl PendingAcquire {
     }
 
     fn note_taken(&mut self, state: AtServer) {
-        if !self.state.is_taken() {
-            observe::contended(self.request.name(), self.holder().as_deref());
-        }
+        let was_taken = self.state.is_taken();
         self.state = state;
         self.backend.note_reached();
         if let Some(turn) = &self.turn {
+            if !was_taken {
+                observe::contended(self.request.name(), self.holder().as_deref());
+            }
             let queued = Some(&self.request).filter(|request| request.waits());
             turn.refused(self.holder(), queued);
         }
@@ -311,6 +273,20 @@ impl PendingAcquire {
         })
     }
 
+    /// The server granted the upgrade.
+    ///
+    /// # Errors
+    /// When the backend armed another lease, or the hold has ended; then the grant is undone.
+    pub(super) fn upgraded(mut self, hold: Arc<dyn Hold>, armed: &Armed) -> Result<()> {
+        // Until the upgrade is settled it is undone, also when this panics.
+        let grant = Grant::new(&self.request, hold, armed)?;
+        if let Some(upgrade) = &mut self.upgrade {
+            upgrade.granted(grant)?;
+        }
+        self.state = AtServer::Nothing;
+        Ok(())
+    }
+
     /// This acquire, elsewhere; what stays here is nothing.
     fn moved(&mut self) -> Box<Self> {
         Box::new(Self {
@@ -321,6 +297,7 @@ impl PendingAcquire {
             // One that panicked is gone, and asked anew.
             under_way: self.under_way.take().filter(BackendCall::is_alive),
             turn: self.turn.take(),
+            upgrade: self.upgrade.take(),
             state: std::mem::replace(&mut self.state, AtServer::Nothing),
             can_pass: self.can_pass,
         })
@@ -356,7 +333,10 @@ impl PendingAcquire {
             turn.releasing();
         }
         let undo = UndoJob::new(&self.backend.lock, self.request.clone(), under_way, turn);
-        self.keeper.push(Box::new(undo));
+        self.keeper.push(match self.upgrade.take() {
+            Some(upgrade) => upgrade.undone_by(undo),
+            None => Box::new(undo),
+        });
     }
 }
 

@@ -1,7 +1,7 @@
 //! What the clones of a locker share.
 
+use super::caller::Caller;
 use super::differing_limits::DifferingLimits;
-use super::pending::Caller;
 use crate::backend_state::BackendState;
 use crate::background::keeper::Keeper;
 use crate::error::{Error, ErrorKind, Result};

@@ -9,18 +9,18 @@ use crate::queue::last_word::LastWord;
 use crate::time::within;
 
 /// Says what is known of the name. A limit in it is as the caller gave it.
-pub(super) fn too_late(lock: &CheckedLock, wait: WaitLimit, word: LastWord) -> Error {
+pub(super) fn too_late(lock: &CheckedLock, verb: &str, wait: WaitLimit, word: LastWord) -> Error {
     let limit = match wait {
         WaitLimit::Rest(rest) => rest.limit,
         _ => wait.time_limit(lock.limits.operation_timeout).unwrap_or_default(),
     };
-    let taken = || Error::new(ErrorKind::TimedOut, format!("not acquired {}", in_time(wait)));
+    let taken = || Error::new(ErrorKind::TimedOut, format!("not {verb} {}", in_time(wait)));
     let error = match word {
         LastWord::Taken(Some(holder)) => taken().with_holder(holder),
         LastWord::Taken(None) => taken(),
         LastWord::Nothing if wait.was_spent_waiting() => taken(),
         LastWord::Failed(cause) => {
-            let message = format!("not acquired {}, as the lock server cannot be asked", within(limit));
+            let message = format!("not {verb} {}, as the lock server cannot be asked", within(limit));
             Error::new(ErrorKind::Unavailable, message).with_source(cause)
         }
         LastWord::Nothing => {

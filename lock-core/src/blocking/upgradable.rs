@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use super::call::wait_for;
 use super::guard::Guard;
+use crate::acquire::upgrade::upgrade;
 use crate::error::Result;
 use crate::guard::Release;
 use crate::locker::Locker;
 use crate::options::wait::WaitLimit;
-use crate::rw_lock::upgrade::upgrade;
 use crate::sync::Arc;
 
 /// The upgradable read side of a [`RwLock`](super::RwLock), without async: see [`UpgradableLock`](crate::UpgradableLock). Owned

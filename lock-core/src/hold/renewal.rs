@@ -8,6 +8,7 @@ use std::time::Duration;
 use futures_util::future::{BoxFuture, FutureExt, poll_fn};
 use tracing::Instrument;
 
+use self::upgrades::Upgrades;
 use super::Grant;
 use crate::backend::{Hold, Lease, Renewal, SentAt};
 use crate::background::call::panicked;
@@ -61,37 +62,14 @@ const NOBODY: usize = 0;
 struct State {
     hold: Arc<dyn Hold>,
     token: FencingToken,
-    upgrade: Upgrade,
+    upgrades: Upgrades,
     /// In the order in which they were sent.
     unanswered: VecDeque<Unanswered>,
     waker: Option<Waker>,
     stopped: bool,
 }
 
-/// The upgrades of one hold. While one is not settled, the server may have replaced the hold, whose renewals it then answers
-/// with "lost".
-#[derive(Default)]
-struct Upgrade {
-    /// The number of the one that is not settled.
-    unsettled: Option<u64>,
-    last: u64,
-    /// Whether the server said meanwhile that the hold is lost.
-    denied: bool,
-}
-
 impl State {
-    /// What the answer means. Decided under the lock: the hold may be replaced at any moment.
-    fn understood(&mut self, answer: Result<Renewal>) -> Result<Renewal> {
-        match answer {
-            Ok(Renewal::Lost) if self.upgrade.unsettled.is_some() && !is_active(Mutant::TakesAGrantForALoss) => {
-                self.upgrade.denied = true;
-                let message = "the server does not know the hold any more: it was upgraded or lost";
-                Err(Error::new(ErrorKind::Unavailable, message))
-            }
-            answer => answer,
-        }
-    }
-
     fn earliest(&self) -> Option<SentAt> {
         self.unanswered.front().map(|renewal| renewal.sent)
     }
@@ -125,7 +103,7 @@ impl Renewals {
             state: Mutex::new(State {
                 hold: grant.hold.clone(),
                 token: grant.token,
-                upgrade: Upgrade::default(),
+                upgrades: Upgrades::default(),
                 unanswered: VecDeque::new(),
                 waker: None,
                 stopped: false,
@@ -348,61 +326,4 @@ impl Renewals {
     }
 }
 
-/// Upgrades, which replace the hold.
-impl Renewals {
-    /// From here on the server may replace the hold at any moment. The upgrade's number.
-    pub(crate) fn begin_upgrade(&self) -> u64 {
-        let mut state = self.state.lock();
-        state.upgrade.last += 1;
-        state.upgrade.unsettled = Some(state.upgrade.last);
-        state.upgrade.denied = false;
-        state.upgrade.last
-    }
-
-    /// The upgrade was granted: from here on this hold is renewed, and late answers of the former one do nothing.
-    pub(super) fn replace(&self, upgrade: u64, hold: &Arc<dyn Hold>, token: FencingToken) {
-        let mut state = self.state.lock();
-        state.hold = hold.clone();
-        state.token = token;
-        let unanswered = match is_active(Mutant::HeedsTheFormerHold) {
-            true => VecDeque::new(),
-            false => std::mem::take(&mut state.unanswered),
-        };
-        let waker = state.waker.take();
-        drop(state);
-        drop(unanswered);
-        if let Some(waker) = waker {
-            waker.wake();
-        }
-        self.settle_upgrade(upgrade);
-    }
-
-    /// The upgrade was granted, or is undone. Whether the server said meanwhile that the hold is lost.
-    pub(crate) fn settle_upgrade(&self, upgrade: u64) -> bool {
-        let mut state = self.state.lock();
-        // A job that another one repeated may end late.
-        if state.upgrade.unsettled != Some(upgrade) {
-            return false;
-        }
-        state.upgrade.unsettled = None;
-        let denied = std::mem::take(&mut state.upgrade.denied);
-        drop(state);
-        self.upgrade_settled.notify_waiters();
-        denied
-    }
-
-    /// Waits until no upgrade is under way or being undone.
-    pub(crate) async fn upgrade_settled(&self) {
-        loop {
-            if self.state.lock().upgrade.unsettled.is_none() {
-                return;
-            }
-            let settled = self.upgrade_settled.notified();
-            tokio::pin!(settled);
-            settled.as_mut().enable();
-            if self.state.lock().upgrade.unsettled.is_some() {
-                settled.await;
-            }
-        }
-    }
-}
+mod upgrades;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::sync::time::Instant;
 use crate::time::within;
 
 /// How long an acquire waits for a name that is taken.
@@ -45,6 +46,12 @@ impl WaitLimit {
             Self::Once | Self::Within(_) => Some(operation_timeout),
             Self::Forever => None,
         }
+    }
+
+    /// When the time of a caller that begins now is up.
+    pub(crate) fn deadline(self, operation_timeout: Duration) -> Option<Instant> {
+        self.time_limit(operation_timeout)
+            .and_then(|limit| Instant::now().checked_add(limit))
     }
 
     /// Whether most of the caller's time was spent on locks that were taken. If the server does not answer in the rest, it

@@ -3,7 +3,7 @@
 use std::ops::Deref;
 use std::time::Duration;
 
-use super::upgrade::upgrade;
+use crate::acquire::upgrade::upgrade;
 use crate::error::Result;
 use crate::guard::{Guard, Release};
 use crate::lock::Lock;

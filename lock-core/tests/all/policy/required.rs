@@ -168,3 +168,18 @@ async fn a_waiter_of_a_server_that_became_worse_is_refused_when_it_is_granted() 
     let error = waiting.await.unwrap().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Misconfigured);
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_upgrade_at_a_server_that_became_worse_is_refused_and_undone() {
+    let server = Server::new(Verdict::Yes);
+    let locks = server.locks();
+    let mut guard = locks.rw_lock("a").upgradable().acquire().await.unwrap();
+    server.set(miss());
+    let error = guard.upgrade().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Misconfigured);
+    tokio::time::sleep(seconds(1)).await;
+    let others = Locker::new(server.memory.clone());
+    let reader = others.rw_lock("a").read().try_acquire().await.unwrap();
+    assert!(reader.is_some(), "the guard reads on, beside others");
+    assert!(guard.check().is_ok());
+}

@@ -1,0 +1,91 @@
+//! A caller in the local queue.
+
+use super::pending::PendingAcquire;
+use crate::error::{Error, Result};
+use crate::hold::{ActiveHold, Share, Successor};
+use crate::options::CheckedLock;
+use crate::options::wait::WaitLimit;
+use crate::queue::{Turn, Waiter};
+use crate::reentry::ReentryKey;
+use crate::sync::oneshot;
+use crate::sync::time::Instant;
+use crate::time::LeaseInstant;
+
+/// Somebody who acquires, in the local queue.
+#[derive(Debug)]
+pub(crate) struct Caller {
+    pub(crate) lock: CheckedLock,
+    pub(crate) wait: WaitLimit,
+    pub(crate) deadline: Option<Instant>,
+    /// When it began.
+    pub(crate) asked: LeaseInstant,
+    pub(crate) wakeup: oneshot::Sender<Wakeup>,
+}
+
+/// What a caller in the queue is told.
+#[derive(Debug)]
+pub(crate) enum Wakeup {
+    /// It is your turn.
+    Turn(Turn<Caller>),
+    /// It is your turn, and here is the process's request, whose first owner has gone.
+    Pending(Box<PendingAcquire>),
+    /// You have it.
+    Share(Share<Caller>),
+    /// The name is taken; for callers that do not wait.
+    Busy,
+    /// Nobody gets it, as whoever had the turn found out for everybody.
+    Failed(Error),
+}
+
+impl Waiter for Caller {
+    type Hold = ActiveHold<Self>;
+
+    fn is_patient(&self) -> bool {
+        self.wait.is_patient()
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.deadline
+    }
+
+    fn reentry(&self) -> Option<&ReentryKey> {
+        self.lock.options.reentry_key.as_ref()
+    }
+
+    fn is_gone(&self) -> bool {
+        self.wakeup.is_closed()
+    }
+
+    fn take_turn(self, turn: Turn<Self>) -> Result<(), Turn<Self>> {
+        match self.wakeup.send(Wakeup::Turn(turn)) {
+            Err(Wakeup::Turn(turn)) => Err(turn),
+            _ => Ok(()),
+        }
+    }
+
+    fn refuse(self) {
+        // Nobody listens any more where it fails.
+        let _ = self.wakeup.send(Wakeup::Busy);
+    }
+
+    fn fail(self, error: Error) {
+        let _ = self.wakeup.send(Wakeup::Failed(error));
+    }
+}
+
+impl Successor for Caller {
+    fn asks_for(&self) -> &CheckedLock {
+        &self.lock
+    }
+
+    fn asked(&self) -> LeaseInstant {
+        self.asked
+    }
+
+    fn take_share(self, share: Share<Self>) -> Result<(), Share<Self>> {
+        match self.wakeup.send(Wakeup::Share(share)) {
+            Err(Wakeup::Share(share)) => Err(share),
+            _ => Ok(()),
+        }
+    }
+}
