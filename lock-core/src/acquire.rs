@@ -26,6 +26,7 @@ pub(crate) mod caller;
 mod differing_limits;
 mod drive;
 mod pending;
+mod refusals;
 pub(crate) mod shared;
 mod too_late;
 pub(crate) mod upgrade;

@@ -16,7 +16,6 @@ use crate::time::{until, within};
 
 pub(crate) mod guard;
 mod plan;
-pub(crate) mod refusals;
 
 /// Acquires several locks, however long that takes: all of them or none.
 ///

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use tracing::Span;
 
-use crate::backend::Revoke;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lost::{Lost, LostCause};
 use crate::name::LockName;
@@ -189,8 +188,7 @@ pub(crate) fn released(name: &LockName, token: FencingToken) {
 }
 
 /// Somebody of this process ended the hold of somebody else.
-pub(crate) fn revoked(name: &LockName, token: FencingToken, how: Revoke) {
-    let at_once = how == Revoke::Now;
+pub(crate) fn revoked(name: &LockName, token: FencingToken, at_once: bool) {
     tracing::warn!(target: "polylock", lock = name.as_str(), token = token.as_u64(), at_once, "hold revoked");
 }
 

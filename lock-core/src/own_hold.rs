@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use crate::backend::Mode;
 use crate::backend::lease::HoldState;
-use crate::hold::{ActiveHold, Successor};
 use crate::name::LockName;
 use crate::sync::Arc;
 use crate::token::FencingToken;
@@ -29,21 +28,4 @@ pub struct OwnHold {
     pub valid_for: Duration,
     /// How many guards share the hold: readers that joined it, or guards of one [`ReentryKey`](crate::ReentryKey).
     pub guards: usize,
-}
-
-impl OwnHold {
-    /// `None` if its release has begun.
-    pub(crate) fn of<W: Successor>(hold: &ActiveHold<W>) -> Option<Self> {
-        let guards = hold.shares();
-        (guards > 0).then(|| Self {
-            name: hold.lock.name.clone(),
-            mode: hold.mode(),
-            token: hold.token(),
-            label: hold.lock.options.label.clone(),
-            state: hold.lease.state(),
-            held_for: hold.held_for(),
-            valid_for: hold.lease.valid_for(),
-            guards,
-        })
-    }
 }

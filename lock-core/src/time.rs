@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use crate::backend::rules::Moment;
 use crate::sync::time::{Instant, sleep_until};
 
 /// How a sentence says that something was not done in this time.
@@ -40,6 +39,10 @@ impl LeaseInstant {
         Self(Instant::now() + suspended_as_seen())
     }
 
+    pub(crate) fn checked_add(self, time: Duration) -> Option<Self> {
+        self.0.checked_add(time).map(Self)
+    }
+
     pub(crate) fn saturating_duration_since(self, earlier: Self) -> Duration {
         self.0.saturating_duration_since(earlier.0)
     }
@@ -47,12 +50,6 @@ impl LeaseInstant {
     /// When the runtime's clock will show it, unless the machine is suspended before.
     pub(crate) fn by_runtime(self) -> Instant {
         self.0.checked_sub(suspended_as_seen()).unwrap_or_else(Instant::now)
-    }
-}
-
-impl Moment for LeaseInstant {
-    fn after(self, time: Duration) -> Option<Self> {
-        self.0.checked_add(time).map(Self)
     }
 }
 

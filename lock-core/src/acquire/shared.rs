@@ -1,11 +1,13 @@
 //! What the clones of a locker share.
 
 use super::caller::Caller;
+use std::fmt;
+
 use super::differing_limits::DifferingLimits;
+use super::refusals::Refusals;
 use crate::backend_state::BackendState;
 use crate::background::keeper::Keeper;
 use crate::error::{Error, ErrorKind, Result};
-use crate::multi::refusals::Refusals;
 use crate::name::LockName;
 use crate::observe;
 use crate::queue::Queues;
@@ -59,6 +61,14 @@ impl Shared {
 
     pub(crate) fn shut_down(&self) -> Error {
         Error::new(ErrorKind::ShutDown, "this locker was shut down")
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared")
+            .field("backend", &self.backend.lock)
+            .finish_non_exhaustive()
     }
 }
 

@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use super::Mode;
 use crate::sync::time::Instant;
+use crate::time::LeaseInstant;
 use crate::token::FencingToken;
 
 /// A moment by the clock that decides: on a client the local monotonic one, at a server its own.
@@ -26,6 +27,12 @@ pub trait Moment: Copy + Ord {
 }
 
 impl Moment for Instant {
+    fn after(self, time: Duration) -> Option<Self> {
+        self.checked_add(time)
+    }
+}
+
+impl Moment for LeaseInstant {
     fn after(self, time: Duration) -> Option<Self> {
         self.checked_add(time)
     }

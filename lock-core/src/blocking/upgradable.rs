@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use super::call::wait_for;
 use super::guard::Guard;
+use crate::acquire::shared::Shared;
 use crate::acquire::upgrade::upgrade;
 use crate::error::Result;
 use crate::guard::Release;
-use crate::locker::Locker;
 use crate::options::wait::WaitLimit;
 use crate::sync::Arc;
 
@@ -89,7 +89,7 @@ impl UpgradableLock {
 #[must_use = "a lock is released when its guard is dropped"]
 pub struct UpgradableGuard {
     guard: Guard,
-    locker: Locker,
+    shared: Arc<Shared>,
 }
 
 impl Deref for UpgradableGuard {
@@ -107,22 +107,22 @@ impl crate::UpgradableGuard {
     /// # Errors
     /// Those of [`Guard::into_blocking`](crate::Guard::into_blocking). The guard is then dropped.
     pub fn into_blocking(self) -> Result<UpgradableGuard> {
-        let (guard, locker) = self.into_parts();
+        let (guard, shared) = self.into_parts();
         let guard = guard.into_blocking()?;
-        Ok(UpgradableGuard { guard, locker })
+        Ok(UpgradableGuard { guard, shared })
     }
 }
 
 impl UpgradableGuard {
     fn new(guard: crate::UpgradableGuard) -> Self {
-        let (guard, locker) = guard.into_parts();
+        let (guard, shared) = guard.into_parts();
         let guard = Guard::new(guard);
-        Self { guard, locker }
+        Self { guard, shared }
     }
 
     /// The same hold for async code.
     pub fn into_async(self) -> crate::UpgradableGuard {
-        crate::UpgradableGuard::from_parts(self.guard.into_async(), self.locker)
+        crate::UpgradableGuard::from_parts(self.guard.into_async(), self.shared)
     }
 
     /// Goes from reading to writing in place, however long that takes: see
@@ -199,7 +199,7 @@ impl UpgradableGuard {
     }
 
     fn ask(&mut self, wait: WaitLimit) -> Result<bool> {
-        let (locker, guard) = (self.locker.clone(), self.guard.lend());
-        wait_for(async move { upgrade(locker.shared(), guard.share(), wait).await })
+        let (shared, guard) = (self.shared.clone(), self.guard.lend());
+        wait_for(async move { upgrade(&shared, guard.share(), wait).await })
     }
 }

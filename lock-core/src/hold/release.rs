@@ -152,7 +152,17 @@ impl<W: Successor> ScheduledHold for ActiveHold<W> {
     }
 
     fn own(&self) -> Option<OwnHold> {
-        OwnHold::of(self)
+        let guards = self.shares();
+        (guards > 0).then(|| OwnHold {
+            name: self.lock.name.clone(),
+            mode: self.mode(),
+            token: self.token(),
+            label: self.lock.options.label.clone(),
+            state: self.lease.state(),
+            held_for: self.held_for(),
+            valid_for: self.lease.valid_for(),
+            guards,
+        })
     }
 
     fn release_job(self: Arc<Self>) -> Box<dyn Job> {

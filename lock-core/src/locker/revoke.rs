@@ -68,7 +68,7 @@ impl Locker {
         let revoked = self.answered(backend.lock.revoke(&name, token, how)).await;
         let revoked = revoked.map_err(|error| error.about(&name))?;
         if revoked != Revoked::NotHeld {
-            observe::revoked(&name, token, how);
+            observe::revoked(&name, token, how == Revoke::Now);
         }
         Ok(revoked)
     }

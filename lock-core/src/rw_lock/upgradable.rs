@@ -3,11 +3,11 @@
 use std::ops::Deref;
 use std::time::Duration;
 
+use crate::acquire::shared::Shared;
 use crate::acquire::upgrade::upgrade;
 use crate::error::Result;
 use crate::guard::{Guard, Release};
 use crate::lock::Lock;
-use crate::locker::Locker;
 use crate::options::wait::WaitLimit;
 use crate::sync::Arc;
 
@@ -143,7 +143,7 @@ impl UpgradableLock {
     fn guard(&self, guard: Guard) -> UpgradableGuard {
         UpgradableGuard {
             guard,
-            locker: self.0.locker().clone(),
+            shared: self.0.locker().shared().clone(),
         }
     }
 }
@@ -157,7 +157,7 @@ impl UpgradableLock {
 #[must_use = "a lock is released when its guard is dropped"]
 pub struct UpgradableGuard {
     guard: Guard,
-    locker: Locker,
+    shared: Arc<Shared>,
 }
 
 impl Deref for UpgradableGuard {
@@ -170,12 +170,12 @@ impl Deref for UpgradableGuard {
 
 #[cfg(all(feature = "blocking", not(shuttle)))]
 impl UpgradableGuard {
-    pub(crate) fn from_parts(guard: Guard, locker: Locker) -> Self {
-        Self { guard, locker }
+    pub(crate) fn from_parts(guard: Guard, shared: Arc<Shared>) -> Self {
+        Self { guard, shared }
     }
 
-    pub(crate) fn into_parts(self) -> (Guard, Locker) {
-        (self.guard, self.locker)
+    pub(crate) fn into_parts(self) -> (Guard, Arc<Shared>) {
+        (self.guard, self.shared)
     }
 }
 
@@ -280,7 +280,7 @@ impl UpgradableGuard {
     /// # Ok(()) }
     /// ```
     pub async fn try_upgrade(&mut self) -> Result<bool> {
-        upgrade(self.locker.shared(), self.guard.share(), WaitLimit::Once).await
+        upgrade(&self.shared, self.guard.share(), WaitLimit::Once).await
     }
 
     /// Goes from writing to reading in place, as [`Guard::downgrade`] does. Afterwards the guard is a plain reader: it cannot
@@ -335,7 +335,7 @@ impl UpgradableGuard {
     }
 
     async fn wait(&mut self, wait: WaitLimit) -> Result<()> {
-        let upgraded = upgrade(self.locker.shared(), self.guard.share(), wait).await?;
+        let upgraded = upgrade(&self.shared, self.guard.share(), wait).await?;
         debug_assert!(upgraded, "whoever waits has it, or an error");
         Ok(())
     }

@@ -22,7 +22,7 @@ struct Refused {
 }
 
 impl Refusals {
-    pub(super) fn note(&self, name: &LockName) {
+    pub(crate) fn note(&self, name: &LockName) {
         let now = Instant::now();
         let mut refused = self.0.lock();
         if refused.tidied.is_none_or(|tidied| !is_just_now(tidied, now)) {
@@ -32,7 +32,7 @@ impl Refusals {
         refused.when.insert(name.clone(), now);
     }
 
-    pub(super) fn has(&self, name: &LockName) -> bool {
+    pub(crate) fn has(&self, name: &LockName) -> bool {
         let refused = self.0.lock().when.get(name).copied();
         refused.is_some_and(|when| is_just_now(when, Instant::now()))
     }
