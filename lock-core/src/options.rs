@@ -1,4 +1,4 @@
-//! What one acquire asks for.
+//! A lock's options, checked against what its backend can do.
 
 use self::limits::Limits;
 use self::wait::WaitLimit;
@@ -15,7 +15,7 @@ pub(crate) mod limits;
 mod sharing;
 pub(crate) mod wait;
 
-/// How many tokens a grant reserves at most: one for itself, and one for each pass.
+/// A grant reserves at most this many tokens: one for itself, and one for each pass.
 const MOST_TOKENS: u32 = 17;
 
 /// A lock whose options the backend can honour.

@@ -1,4 +1,4 @@
-//! What this process holds, as [`Locker::holds`](crate::Locker::holds) lists it.
+//! A hold of this process, as [`Locker::holds`](crate::Locker::holds) lists it.
 
 use std::time::Duration;
 

@@ -1,23 +1,23 @@
-//! What is known of an acquire at the server: a state machine without I/O.
+//! The state of an acquire at the server: a state machine without I/O.
 
-/// What the server may have of an acquire.
+/// The state of an acquire at the server, as far as this process knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AtServer {
-    /// Nothing: it was not asked, or what it answered left nothing behind.
+    /// The server was not asked, or its answer left nothing behind.
     Nothing,
-    /// It was asked, and what it made of that is not known.
+    /// The server was asked, and has not answered.
     Unanswered {
-        /// Whether the server's last word was that the name is taken.
+        /// The server last said that the name is taken.
         taken: bool,
-        /// Whether it may have granted on other terms than those of now.
+        /// The server may have granted the name on earlier terms.
         other_terms: bool,
     },
-    /// It refused, and there may be an entry in its queue.
+    /// The server refused. It may have an entry in its queue.
     Refused,
 }
 
 impl AtServer {
-    /// It is asked, on terms that changed or not since it was asked last.
+    /// The state once the server is asked. `terms_changed`: the terms differ from those of the last request.
     pub(super) fn asked(self, terms_changed: bool) -> Self {
         match self {
             Self::Nothing => Self::Unanswered {
@@ -35,7 +35,7 @@ impl AtServer {
         }
     }
 
-    /// The server said, while it goes on waiting, that the name is taken; or that is not known any more.
+    /// The state after a report while the acquire waits: the name is taken, or this is not known any more.
     pub(super) fn noted(self, taken: bool) -> Self {
         match self {
             Self::Unanswered { other_terms, .. } => Self::Unanswered { taken, other_terms },

@@ -17,12 +17,12 @@ pub(crate) struct Caller {
     pub(crate) lock: CheckedLock,
     pub(crate) wait: WaitLimit,
     pub(crate) deadline: Option<Instant>,
-    /// When it began.
+    /// The beginning of its acquire.
     pub(crate) asked: LeaseInstant,
     pub(crate) wakeup: oneshot::Sender<Wakeup>,
 }
 
-/// What a caller in the queue is told.
+/// A message to a caller in the queue.
 #[derive(Debug)]
 pub(crate) enum Wakeup {
     /// It is your turn.

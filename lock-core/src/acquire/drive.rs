@@ -26,13 +26,13 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 pub(super) struct Driver<'a, F> {
     pub(super) shared: &'a Arc<Shared>,
     pub(super) lock: &'a CheckedLock,
-    /// What it does, as its errors say it: `acquired` or `upgraded`.
+    /// The verb of its errors: `acquired` or `upgraded`.
     pub(super) verb: &'static str,
     pub(super) wait: WaitLimit,
     pub(super) deadline: Option<Instant>,
-    /// How much had been learned of the name when it came.
+    /// The count of answers about the name when the caller came.
     pub(super) news: u64,
-    /// Completes when the caller is to get no grant any more.
+    /// Completes when the caller stops waiting.
     pub(super) stopped: Pin<&'a mut F>,
 }
 
@@ -51,7 +51,7 @@ impl<F: Future<Output = StopReason>> Driver<'_, F> {
     pub(super) async fn drive(&mut self, pending: &mut PendingAcquire) -> Result<Driven> {
         let mut pauses = pauses(LONGEST_PAUSE);
         let mut last_error = None;
-        // Those that a try may overtake. Once they are answered, it asks again.
+        // A try may overtake releases of this process. Once they are answered, it asks again.
         let mut overtaken = match self.wait.is_patient() || is_active(Mutant::AsksOnce) {
             true => None,
             false => pending.releases_answered(),
@@ -91,8 +91,8 @@ impl<F: Future<Output = StopReason>> Driver<'_, F> {
                     let pause = busy.ask_again.map(|pause| pause.max(SHORTEST_PAUSE));
                     let holder = busy.holder.clone();
                     if let Some(answered) = overtaken.take() {
-                        // Perhaps taken by this process's own hold, whose release was sent again or had to wait. Until that
-                        // is known, nobody else in the queue is refused.
+                        // A hold of this process may have the name, because its release was sent again or had to
+                        // wait. Until this is known, nobody else in the queue is refused.
                         pending.nothing_left();
                         tokio::select! {
                             biased;
@@ -138,13 +138,13 @@ impl<F: Future<Output = StopReason>> Driver<'_, F> {
         attempt
     }
 
-    /// Whether this only says that a waiting request was given up. Its backend had no time left to ask the server, and has
+    /// True if the error only says that a waiting request was given up: the backend had no time left to ask the server, and has
     /// [reported](crate::backend::AcquireRequest::note_unreachable) a server that cannot be asked.
     fn is_no_news(&self, pending: &PendingAcquire, error: &Error) -> bool {
         self.wait.is_patient() && pending.is_given_up() && error.is_retryable() && pending.was_reached()
     }
 
-    /// The error, to be tried again; or, as an error, what no trying mends.
+    /// Returns the error if the request is to be repeated. Fails with it if a repetition cannot help.
     fn failed(&self, pending: &mut PendingAcquire, error: Error) -> Result<Error> {
         let error = error.about(&self.lock.name);
         pending.attempt_failed(&error);
@@ -154,7 +154,7 @@ impl<F: Future<Output = StopReason>> Driver<'_, F> {
             return Ok(error);
         }
         let is_everybodys = match error.kind() {
-            // That its own time was up is no news to those who wait for longer.
+            // If the time of this caller was up, others may wait for longer.
             ErrorKind::Unavailable => !reached && !pending.is_given_up(),
             kind => kind == ErrorKind::Denied,
         };
@@ -171,7 +171,7 @@ impl<F: Future<Output = StopReason>> Driver<'_, F> {
         }
     }
 
-    /// The name is taken: an error to those who gave a limit, were it of zero.
+    /// The outcome if the name is taken: an error for callers with a limit, also of zero.
     pub(super) fn taken(&self, holder: Option<Arc<str>>) -> Result<Driven> {
         self.stop(StopReason::TooLate, LastWord::Taken(holder))
     }

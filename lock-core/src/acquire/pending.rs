@@ -37,7 +37,7 @@ pub(crate) struct PendingAcquire {
     /// `None` once there is nothing to undo.
     turn: Option<Turn<Caller>>,
     state: AtServer,
-    /// Whether the next waiter may have it: it waits, and nothing final was said of it.
+    /// The next waiter may continue it: the request waits, and its outcome is open.
     can_pass: bool,
     /// The upgrade for which it asks, which has no turn.
     upgrade: Option<Upgrade<Caller>>,
@@ -47,7 +47,7 @@ pub(crate) struct PendingAcquire {
 pub(crate) struct Granted {
     pub(crate) grant: Grant,
     pub(crate) turn: Turn<Caller>,
-    /// Whether it is known to be on the terms of now.
+    /// The server certainly granted it on the current terms.
     pub(crate) as_asked: bool,
 }
 
@@ -181,15 +181,15 @@ impl PendingAcquire {
         }
     }
 
-    /// Who has the name, as the server said last.
+    /// The label of the holder in the server's last answer.
     pub(crate) fn holder(&self) -> Option<Arc<str>> {
         self.request.last_busy().and_then(|busy| busy.holder)
     }
 
-    /// What is known of the name, to this caller whose time is up.
+    /// The last that is known of the name, for a caller whose time is up.
     pub(crate) fn last_word(&self, last_error: Option<Error>, since: Since) -> LastWord {
         let is_taken = self.state.is_taken();
-        // What an attempt failed with is older than an answer to the next one.
+        // The error of an attempt is older than the answer to the next attempt.
         match self.request.unreachable().or(last_error.filter(|_| !is_taken)) {
             Some(error) => LastWord::Failed(error),
             None if is_taken => LastWord::Taken(self.holder()),
@@ -200,7 +200,7 @@ impl PendingAcquire {
         }
     }
 
-    /// Whether the server was there once. A connection that was cut before the first answer counts.
+    /// True if the server was ever reached. A connection that was cut before the first answer counts.
     pub(crate) fn was_reached(&self) -> bool {
         if self.request.was_connected() {
             self.backend.note_reached();
@@ -218,7 +218,7 @@ impl PendingAcquire {
         self.note_taken(AtServer::Refused);
     }
 
-    /// What the server said before may not be true any more.
+    /// The attempt failed: the server's earlier answers may be outdated.
     pub(crate) fn attempt_failed(&mut self, why: &Error) {
         self.request.forget_busy();
         self.state = match self.request.was_certainly_not_sent(why) {
@@ -230,14 +230,14 @@ impl PendingAcquire {
         }
     }
 
-    /// It was given up before the server answered: what the server said before still counts.
+    /// The request was given up before the server answered: its earlier answers still count.
     pub(crate) fn unanswered(&mut self, why: &Error) {
         if !self.state.is_taken() && self.request.was_certainly_not_sent(why) {
             self.state = AtServer::Nothing;
         }
     }
 
-    /// Nothing stays behind at the server, and what it said is over.
+    /// The server has nothing of this request any more, and its answers are over.
     pub(crate) fn nothing_left(&mut self) {
         self.request.forget_busy();
         self.state = AtServer::Nothing;
@@ -259,7 +259,7 @@ impl PendingAcquire {
     /// What the server granted.
     ///
     /// # Errors
-    /// When the backend armed another lease; then the grant is undone.
+    /// If the backend armed another lease. Then the grant is undone.
     pub(crate) fn granted(mut self, hold: Arc<dyn Hold>, armed: &Armed) -> Result<Granted> {
         // Until here it is undone, also when this panics.
         let grant = Grant::new(&self.request, hold, armed).inspect_err(|_| self.can_pass = false)?;
@@ -276,7 +276,7 @@ impl PendingAcquire {
     /// The server granted the upgrade.
     ///
     /// # Errors
-    /// When the backend armed another lease, or the hold has ended; then the grant is undone.
+    /// If the backend armed another lease, or if the hold has ended. Then the grant is undone.
     pub(super) fn upgraded(mut self, hold: Arc<dyn Hold>, armed: &Armed) -> Result<()> {
         // Until the upgrade is settled it is undone, also when this panics.
         let grant = Grant::new(&self.request, hold, armed)?;
@@ -303,7 +303,7 @@ impl PendingAcquire {
         })
     }
 
-    /// Whether another waiter has it now.
+    /// Passes it to another waiter. False if there is none.
     fn pass_on(&mut self) -> bool {
         while let Some((next, deadline)) = self.next_patient() {
             if let Some(control) = &self.control {

@@ -1,4 +1,4 @@
-//! What may be asked of a backend, checked before it is asked.
+//! The limits of a backend. Core checks options against them before it sends a request.
 
 use std::fmt;
 use std::time::Duration;

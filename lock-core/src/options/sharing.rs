@@ -13,28 +13,28 @@ impl LockOptions {
         self.minimum_hold.map_or(self.ttl, |minimum| minimum.max(self.ttl))
     }
 
-    /// Whether a hold on these terms may be passed on without asking the server.
+    /// True if a hold with these options may be passed on without a request.
     pub(super) fn can_pass(&self) -> bool {
         self.mode == Mode::Exclusive && !self.fixed_lease && self.minimum_hold.is_none()
     }
 
-    /// Whether this may have a hold on the terms of `held`, passed on as it is.
+    /// True if a caller with these options may take over a hold with the options `held`, as it is.
     pub(crate) fn may_inherit(&self, held: &Self) -> bool {
         let terms = |options: &Self| (options.mode, options.ttl);
         self.can_pass() && held.can_pass() && terms(self) == terms(held) && self.label == held.label
     }
 
-    /// Whether this may have a hold with this token.
+    /// True if the token is above the floor.
     pub(crate) fn allows(&self, token: FencingToken) -> bool {
         self.token_floor.is_none_or(|floor| token > floor)
     }
 
-    /// Whether a caller may go on with a request that another one began.
+    /// True if a caller may continue a request that another one began.
     pub(crate) fn may_go_on_with(&self, request: &AcquireRequest) -> bool {
         let begun = request.longest_options();
         let is_long_enough = match begun.fixed_lease {
             true => begun.ttl == self.term(),
-            // What was sent may have been granted for the longest. The first renewal lengthens a shorter TTL.
+            // The server may have granted the longest TTL. The first renewal lengthens a shorter one.
             false => begun.ttl <= self.term(),
         };
         // The next request sends the new label. Maximum hold and re-entry key never reach the server.
@@ -61,7 +61,7 @@ impl LockOptions {
         is_plain(self) && is_plain(held) && self.ttl <= held.ttl && self.label == held.label && self.allows(token)
     }
 
-    /// Whether this has the re-entry key of `held`.
+    /// True if both have the same re-entry key.
     pub(crate) fn has_key_of(&self, held: &Self) -> bool {
         self.reentry_key.is_some() && self.reentry_key == held.reentry_key
     }

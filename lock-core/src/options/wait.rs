@@ -1,11 +1,11 @@
-//! How long an acquire waits.
+//! The time limit of an acquire.
 
 use std::time::Duration;
 
 use crate::sync::time::Instant;
 use crate::time::within;
 
-/// How long an acquire waits for a name that is taken.
+/// The time for which an acquire waits for a name that is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WaitLimit {
     /// Not at all, and that it is taken is no error.
@@ -17,7 +17,7 @@ pub(crate) enum WaitLimit {
     Forever,
 }
 
-/// What is left for one lock of the limit that a caller gave for several.
+/// The rest for one lock of a limit for several locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rest {
     pub(crate) left: Duration,
@@ -25,7 +25,7 @@ pub(crate) struct Rest {
     pub(crate) limit: Duration,
     /// For how many locks.
     pub(crate) locks: usize,
-    /// Whether the server said just now that one of them is taken.
+    /// The server said just now that one of the locks is taken.
     pub(crate) is_crowded: bool,
 }
 
@@ -38,7 +38,7 @@ impl WaitLimit {
         }
     }
 
-    /// How long the acquire may take in all: a single try, as long as a server may take to answer.
+    /// The longest time of the acquire in all. A single try may take as long as the server's answer.
     pub(crate) fn time_limit(self, operation_timeout: Duration) -> Option<Duration> {
         match self {
             Self::Within(limit) if self.is_patient() => Some(limit),
@@ -48,13 +48,13 @@ impl WaitLimit {
         }
     }
 
-    /// When the time of a caller that begins now is up.
+    /// The moment at which the time of a caller that begins now is up.
     pub(crate) fn deadline(self, operation_timeout: Duration) -> Option<Instant> {
         self.time_limit(operation_timeout)
             .and_then(|limit| Instant::now().checked_add(limit))
     }
 
-    /// Whether most of the caller's time was spent on locks that were taken. If the server does not answer in the rest, it
+    /// True if most of the caller's time was spent on locks that were taken. If the server does not answer in the rest, it
     /// is not silent.
     pub(crate) fn was_spent_waiting(self) -> bool {
         matches!(self, Self::Rest(rest) if rest.is_crowded && rest.left < rest.limit / 2)

@@ -1,4 +1,4 @@
-//! What upgrades, which replace a hold, mean for its renewals.
+//! The renewals of a hold while an upgrade replaces it.
 
 use std::collections::VecDeque;
 
@@ -16,12 +16,12 @@ pub(super) struct Upgrades {
     /// The number of the one that is not settled.
     unsettled: Option<u64>,
     last: u64,
-    /// Whether the server said meanwhile that the hold is lost.
+    /// The server said meanwhile that the hold is lost.
     denied: bool,
 }
 
 impl State {
-    /// What the answer means. Decided under the lock: the hold may be replaced at any moment.
+    /// Interprets the answer to a renewal. Decided under the lock: the hold may be replaced at any moment.
     pub(super) fn understood(&mut self, answer: Result<Renewal>) -> Result<Renewal> {
         match answer {
             Ok(Renewal::Lost) if self.upgrades.unsettled.is_some() && !is_active(Mutant::TakesAGrantForALoss) => {
