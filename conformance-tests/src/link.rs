@@ -1,5 +1,6 @@
 //! The way between a client and its server, and what can go wrong with it.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -32,6 +33,10 @@ struct State {
     swallow: Option<u64>,
     /// Whether the way is cut from then on.
     ends_then: bool,
+    /// The connections on which a request passed since it was said that a reply is to be lost.
+    asked: HashSet<u64>,
+    /// How many connections there were.
+    connections: u64,
     delay: Duration,
     waiting: usize,
 }
@@ -57,9 +62,13 @@ impl fmt::Display for Broken {
 
 impl std::error::Error for Broken {}
 
-/// A connection's age: it has ended when connections were broken since.
+/// A connection. It has ended when connections were broken since it was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Connection(u64);
+pub struct Connection {
+    number: u64,
+    /// How often all connections had been ended when it was made.
+    breaks: u64,
+}
 
 impl Link {
     /// A way on which nothing goes wrong yet.
@@ -98,9 +107,13 @@ impl Link {
         self.change(|state| state.replies_left = Some(passing));
     }
 
-    /// Loses the n-th reply from now, from 1, and ends its connection; the request has arrived.
+    /// Loses the n-th reply from now, from 1, and ends its connection; the request has arrived. Counts replies only on
+    /// connections on which a request passed since: an answer that is on its way already is no reply to what is sent next.
     pub fn swallow_reply(&self, n: u64) {
-        self.change(|state| (state.swallow, state.ends_then) = (Some(n), false));
+        self.change(|state| {
+            (state.swallow, state.ends_then) = (Some(n), false);
+            state.asked.clear();
+        });
     }
 
     /// Loses the n-th reply from now, from 1, and is [cut](Self::cut) from then on, as if the client had died: the request has
@@ -152,12 +165,15 @@ impl Link {
     /// # Errors
     /// [`Broken`] while the way is cut.
     pub fn connect(&self) -> Result<Connection, Broken> {
-        let state = self.lock();
+        let mut state = self.lock();
         if state.cut {
-            Err(Broken)
-        } else {
-            Ok(Connection(state.breaks))
+            return Err(Broken);
         }
+        state.connections += 1;
+        Ok(Connection {
+            number: state.connections,
+            breaks: state.breaks,
+        })
     }
 
     /// Waits until this connection has ended.
@@ -165,7 +181,8 @@ impl Link {
     /// # Cancel safety
     /// Dropping it changes nothing.
     pub async fn broken(&self, connection: Connection) {
-        self.until(|state| (state.breaks > connection.0).then_some(())).await;
+        self.until(|state| (state.breaks > connection.breaks).then_some(()))
+            .await;
     }
 
     /// Takes one message over, as late as the link will have it.
@@ -242,18 +259,26 @@ impl Link {
 impl State {
     /// `None`: not yet.
     fn decide(&mut self, connection: Connection, direction: Direction) -> Option<Result<(), Broken>> {
-        if self.breaks > connection.0 {
+        if self.breaks > connection.breaks {
             return Some(Err(Broken));
         }
         if direction == Direction::Request {
-            return (!self.requests_held).then_some(Ok(()));
+            if self.requests_held {
+                return None;
+            }
+            if self.swallow.is_some() {
+                self.asked.insert(connection.number);
+            }
+            return Some(Ok(()));
         }
         match &mut self.replies_left {
             Some(0) => return None,
             Some(left) => *left -= 1,
             None => {}
         }
+        let counts = self.ends_then || self.asked.contains(&connection.number);
         match &mut self.swallow {
+            Some(_) if !counts => {}
             Some(1) => {
                 self.swallow = None;
                 if self.ends_then {

@@ -170,6 +170,20 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn an_answer_that_was_on_its_way_is_not_swallowed() {
+        let (link, proxy, mut early) = start().await;
+        let mut next = TcpStream::connect(proxy.address()).await.unwrap();
+        link.hold_replies_after(0);
+        early.write_u8(7).await.unwrap();
+        link.holding().await;
+        link.swallow_reply(1);
+        link.hold_replies_after(u64::MAX);
+        assert_eq!(early.read_u8().await.unwrap(), 7);
+        assert!(ask(&mut next).await.is_err());
+        link.swallowed().await;
+    }
+
+    #[tokio::test]
     async fn replies_are_held_back_after_the_nth() {
         let (link, _proxy, mut stream) = start().await;
         link.hold_replies_after(1);
