@@ -24,7 +24,7 @@ use crate::connection::{ConnectionGroup, Dialer, LastAnswer, Member, Session};
 use crate::error::{RequestError, SqlError};
 use crate::probe;
 use crate::protocol::lease_table::LeaseStatements;
-use crate::protocol::{Job, JobDone};
+use crate::protocol::{Job, JobDone, StatementResult};
 
 pub use self::backend::LeaseTableBackend;
 
@@ -93,30 +93,41 @@ impl Shared {
         probe::leases_keep(guarantee, survives_crash.as_ref())
     }
 
-    /// Runs an idempotent job about a hold.
+    /// Runs a statement over the connection of acquires.
+    async fn query(&self, sql: String) -> Result<StatementResult, RequestError> {
+        let member = self.asking.member(None).await?;
+        Ok(self.run(&self.asking, &member, sql).await?.result)
+    }
+
+    /// Runs a job about a hold.
     async fn keep_job(&self, job: Job) -> Result<JobDone, RequestError> {
         let member = self.keeping.member(None).await?;
-        Ok(self.run_keep(&member, job).await?)
+        Ok(self.run_job(&self.keeping, &member, job, self.limit()).await?)
     }
 
-    /// The same, and once more if the server had closed the connection while it was idle.
-    async fn keep_on(&self, job: Job) -> Result<JobDone, RequestError> {
+    /// Runs a job about a hold that may be executed twice: if the server had closed the connection while it was idle, this runs it
+    /// over another one. Without a `limit` it waits for as long as the caller does.
+    async fn keep_on(&self, job: Job, limit: Option<Duration>) -> Result<JobDone, RequestError> {
         let member = self.keeping.member(None).await?;
-        match self.run_keep(&member, job.clone()).await {
-            Err(error) if error.is_disconnect() && member.is_reused() => self.keep_job(job).await,
-            done => Ok(done?),
+        let mut done = self.run_job(&self.keeping, &member, job.clone(), limit).await;
+        if member.is_reused() && done.as_ref().is_err_and(SqlError::is_disconnect) {
+            let member = self.keeping.member(None).await?;
+            done = self.run_job(&self.keeping, &member, job, limit).await;
         }
+        Ok(done?)
     }
 
-    /// Runs an idempotent job that ends a hold: over the connection of acquires if that has nothing to do. A server answers
-    /// sooner over a connection that it has just served, since the thread and its data are at hand. The other connections are
-    /// used often enough to stay open.
+    /// How long a job may take, unless its caller decides that.
+    fn limit(&self) -> Option<Duration> {
+        Some(self.config.response_timeout())
+    }
+
+    /// Runs a job that ends a hold: over the connection of acquires if that has nothing to do. A server answers sooner over a
+    /// connection that it has just served, since the thread and its data are at hand. The other connections are used often enough
+    /// to stay open.
     async fn end_job(&self, job: Job) -> Result<JobDone, RequestError> {
         match self.asking.idle().filter(|_| self.keeping.is_fresh()) {
-            Some(member) => {
-                let limit = Some(self.config.response_timeout());
-                Ok(self.run_job(&self.asking, &member, job, limit).await?)
-            }
+            Some(member) => Ok(self.run_job(&self.asking, &member, job, self.limit()).await?),
             None => self.keep_job(job).await,
         }
     }
@@ -146,15 +157,9 @@ impl Shared {
         }
     }
 
-    async fn run_keep(&self, member: &Member, job: Job) -> Result<JobDone, SqlError> {
-        let limit = Some(self.config.response_timeout());
-        self.run_job(&self.keeping, member, job, limit).await
-    }
-
     /// Runs a statement on this connection of a group.
     async fn run(&self, group: &ConnectionGroup, member: &Member, sql: String) -> Result<JobDone, SqlError> {
-        let limit = Some(self.config.response_timeout());
-        self.run_job(group, member, Job::Statement(sql), limit).await
+        self.run_job(group, member, Job::Statement(sql), self.limit()).await
     }
 
     async fn run_job(
@@ -183,9 +188,9 @@ impl Shared {
 
     /// Deletes dead rows of both tables, and returns how many.
     async fn clean_up(&self) -> Result<u64> {
-        let (member, limit) = (self.asking.member(None).await?, self.config.response_timeout());
+        let member = self.asking.member(None).await?;
         let tables = self.statements.dead_rows(self.config.retention());
-        let run = |job| self.run_job(&self.asking, &member, job, Some(limit));
+        let run = |job| self.run_job(&self.asking, &member, job, self.limit());
         delete_dead(&tables, run).await
     }
 

@@ -13,7 +13,7 @@ use super::dial::Dialer;
 use super::end::find_connection;
 use super::limiter::{DialLimiter, Turn};
 use super::monitor::HoldRegistry;
-use super::session::{Session, current_runtime};
+use super::session::Session;
 use crate::error::{ConnectError, RequestError, SqlError};
 use crate::protocol::{Answer, Autocommit, Identity, are_fine, used};
 
@@ -153,7 +153,7 @@ impl ControlConnections {
 
     /// `None` outside a runtime.
     fn of_this_runtime(&self) -> Option<Arc<ControlConnection>> {
-        let here = current_runtime()?;
+        let here = runtime::Handle::try_current().ok()?.id();
         let mut by_runtime = self.by_runtime.lock();
         if let Some(control) = by_runtime.get(&here) {
             return Some(control.clone());

@@ -12,7 +12,7 @@ use super::control::ControlConnections;
 use super::dial::Dialer;
 use super::monitor::HoldRegistry;
 use super::permits::{PoolPermit, PoolPermits, WaitPermit};
-use super::session::{Session, current_runtime};
+use super::session::Session;
 use crate::error::ConnectError;
 use crate::protocol::Autocommit;
 
@@ -143,11 +143,10 @@ impl Pool {
     /// The idle connection of this runtime that was used last. If there is none, the oldest ones of other runtimes make
     /// room for a new one.
     fn pop(&self) -> Option<Arc<Session>> {
-        let here = current_runtime();
         let mut idle = self.idle.lock();
         let usable = idle
             .iter()
-            .rposition(|session| Some(session.runtime()) == here && !session.has_ended());
+            .rposition(|session| session.is_here() && !session.has_ended());
         if let Some(at) = usable {
             return idle.remove(at);
         }

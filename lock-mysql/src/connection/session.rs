@@ -8,25 +8,23 @@ use std::time::Duration;
 
 use lock_core::backend::{HolderId, Lease, SentAt};
 use lock_core::{Error, LostCause};
+use lock_kit::runtime::RuntimeCheck;
 use parking_lot::Mutex;
 use sqlx::mysql::MySqlConnectOptions;
-use tokio::runtime::{self, Handle};
+use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
 use super::driver::{self, EarlyResult};
 use super::handshake::connect_for;
-use super::liveness::{LastAnswer, PollMonitor};
+use super::liveness::LastAnswer;
 use super::monitor::HoldRegistry;
 use super::permits::{PermitSlot, PoolPermit};
 use super::phase::{CarriedHold, LeaseSlot};
 use super::worker::{Command, Gathered, RenewCommand, Worker};
 use crate::error::SqlError;
 use crate::protocol::{Answer, Autocommit, Identity, Job, JobDone, StatementResult, seconds_up};
-
-/// How long a runtime that is driven may take to poll the task of a connection.
-const NOT_DRIVEN_AFTER: Duration = Duration::from_secs(1);
 
 /// What all sessions of a backend have in common.
 #[derive(Clone, Copy, Debug)]
@@ -43,8 +41,8 @@ pub(crate) struct Session {
     commands: mpsc::UnboundedSender<Command>,
     task: AbortHandle,
     is_aborted: AtomicBool,
-    polls: Arc<PollMonitor>,
-    runtime: runtime::Id,
+    /// Whether anybody drives the runtime of the task. Only callers on that runtime know it without asking.
+    runtime: Arc<RuntimeCheck>,
     permit: Arc<PermitSlot>,
     /// The hold that it carries, or carried last.
     carried: Mutex<Option<(HolderId, LeaseSlot)>>,
@@ -62,13 +60,13 @@ impl Session {
         limit: Duration,
         last_answer: &Arc<LastAnswer>,
     ) -> Result<Arc<Self>, SqlError> {
-        let runtime = Handle::try_current().map_err(|_| SqlError::NoRuntime)?;
+        let home = Handle::try_current().map_err(|_| SqlError::NoRuntime)?;
+        let runtime = Arc::new(RuntimeCheck::new());
         let permit = Arc::<PermitSlot>::default();
-        let polls = Arc::<PollMonitor>::default();
         let (commands, receiver) = mpsc::unbounded_channel();
         let (mut ready, connected) = oneshot::channel();
         let identity = Identity::random();
-        let (task_permit, task_polls, last_answer) = (permit.clone(), polls.clone(), last_answer.clone());
+        let (task_permit, task_check, last_answer) = (permit.clone(), runtime.clone(), last_answer.clone());
         let serve = async move {
             let connecting = driver::connect(&options, autocommit, terms.settings, identity);
             let Some(connected) = connect_for(&mut ready, connecting).await else {
@@ -92,7 +90,7 @@ impl Session {
                 Err(error) => drop(ready.send(Err(error))),
             }
         };
-        let task = runtime.spawn(async move { task_polls.watch(serve).await });
+        let task = home.spawn(async move { task_check.watch(serve).await });
         let task = task.abort_handle();
         match timeout(limit, connected).await {
             Err(_) => return Err(SqlError::TimedOut(limit)),
@@ -104,8 +102,7 @@ impl Session {
             commands,
             task,
             is_aborted: AtomicBool::new(false),
-            polls,
-            runtime: runtime.id(),
+            runtime,
             permit,
             carried: Mutex::default(),
         }))
@@ -318,9 +315,9 @@ impl Session {
         self.is_aborted.load(Ordering::Acquire) || self.commands.is_closed()
     }
 
-    /// The runtime that its task runs on. Only callers on that runtime know that it is driven.
-    pub(crate) fn runtime(&self) -> runtime::Id {
-        self.runtime
+    /// Whether the caller is on the runtime of its task.
+    pub(crate) fn is_here(&self) -> bool {
+        self.runtime.is_here()
     }
 
     pub(crate) fn identity(&self) -> Identity {
@@ -337,15 +334,8 @@ impl Session {
         tokio::select! {
             biased;
             answer = answer => answer.map_err(|_| SqlError::Disconnected),
-            () = self.runtime_not_driven() => Err(SqlError::RuntimeNotDriven),
+            () = self.runtime.undriven() => Err(SqlError::RuntimeNotDriven),
             limit = limit => Err(SqlError::TimedOut(limit)),
-        }
-    }
-
-    /// Returns only if nobody drives the runtime that the connection runs on.
-    async fn runtime_not_driven(&self) {
-        if Some(self.runtime) == current_runtime() || self.polls.is_polled(NOT_DRIVEN_AFTER).await {
-            pending().await
         }
     }
 }
@@ -362,11 +352,6 @@ async fn after_begun(has_begun: oneshot::Receiver<()>, limit: Duration) -> Durat
         Ok(_) => after(limit).await,
         Err(_elapsed) => limit,
     }
-}
-
-/// The runtime of the caller, if there is one.
-pub(crate) fn current_runtime() -> Option<runtime::Id> {
-    Handle::try_current().ok().map(|runtime| runtime.id())
 }
 
 impl fmt::Debug for Session {

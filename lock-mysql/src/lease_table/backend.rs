@@ -9,10 +9,11 @@ use lock_core::backend::{
     AcquireRequest, Attempt, Capabilities, DistributedLock, ListFrom, ListPage, LockStatus, Revoke, Revoked,
 };
 use lock_core::{FencingToken, Guarantee, LockName, Result, Verdict};
+use sqlx::mysql::MySqlRow;
 
 use super::Shared;
 use crate::config::{MySqlConfig, Strategy};
-use crate::error::SqlError;
+use crate::error::{RequestError, SqlError};
 use crate::probe;
 use crate::protocol::lease_table::holder;
 use crate::protocol::list_page;
@@ -221,33 +222,32 @@ impl DistributedLock for LeaseTableBackend {
 
 impl Shared {
     async fn server_id(&self) -> Result<String> {
-        let member = self.asking.member(None).await?;
         let ask = async |sql: &str| {
-            let answer = self.run(&self.asking, &member, sql.to_owned()).await;
-            answer.map_err(SqlError::into_lock_error)
+            let answer = self.query(sql.to_owned()).await;
+            answer.map(|answer| answer.rows).map_err(RequestError::into_lock_error)
         };
         let (facts, started) = (ask(probe::FACTS).await?, ask(probe::STARTED).await?);
-        probe::server_id(&facts.result.rows, &started.result.rows).map_err(SqlError::into_lock_error)
+        probe::server_id(&facts, &started).map_err(SqlError::into_lock_error)
     }
 
     async fn list(&self, from: &ListFrom, at_most: usize) -> Result<ListPage> {
-        let member = self.asking.member(None).await?;
-        let sql = self.statements.list(from, at_most);
-        let found = match self.run(&self.asking, &member, sql).await {
-            Err(error) if error.is_missing_table() => return Ok(ListPage::default()),
-            found => found.map_err(SqlError::into_lock_error)?,
-        };
-        list_page(&found.result.rows, from, at_most)
+        let rows = self.find(self.statements.list(from, at_most)).await?;
+        list_page(&rows, from, at_most)
     }
 
     async fn status(&self, name: &LockName) -> Result<LockStatus> {
-        let member = self.asking.member(None).await?;
-        let found = match self.run(&self.asking, &member, self.statements.holders(name)).await {
-            Err(error) if error.is_missing_table() => return Ok(LockStatus::free()),
-            found => found.map_err(SqlError::into_lock_error)?,
-        };
-        let holders: Result<Vec<_>, SqlError> = found.result.rows.iter().map(holder).collect();
+        let rows = self.find(self.statements.holders(name)).await?;
+        let holders: Result<Vec<_>, SqlError> = rows.iter().map(holder).collect();
         Ok(LockStatus::held_by(holders.map_err(SqlError::into_lock_error)?))
+    }
+
+    /// The rows that a statement finds; none without a table.
+    async fn find(&self, sql: String) -> Result<Vec<MySqlRow>> {
+        match self.query(sql).await {
+            Ok(found) => Ok(found.rows),
+            Err(RequestError::Sql(error)) if error.is_missing_table() => Ok(Vec::new()),
+            Err(error) => Err(error.into_lock_error()),
+        }
     }
 }
 

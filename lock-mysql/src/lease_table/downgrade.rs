@@ -42,7 +42,10 @@ impl LeaseHold {
             .shared
             .statements
             .downgrade(&self.name, self.holder, self.token, ttl);
-        let done = self.shared.keep_on(Job::Transaction(statements)).await;
+        let done = self
+            .shared
+            .keep_on(Job::Transaction(statements), self.shared.limit())
+            .await;
         let done = done.map_err(lock_error)?;
         if !downgraded(&done.result) {
             return Ok(Renewal::Lost);

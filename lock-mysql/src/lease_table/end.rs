@@ -29,7 +29,9 @@ impl Shared {
             true => Job::Statement(self.statements.abandon(request.name(), holder)),
             false => Job::Transaction(self.statements.end(request.name(), holder)),
         };
-        let done = self.keep_on(self.without_waiting(request.name(), job)).await;
+        let done = self
+            .keep_on(self.without_waiting(request.name(), job), self.limit())
+            .await;
         self.note_row(request.name(), &done);
         match done {
             Err(RequestError::Sql(error)) if error.is_missing_table() => {}
@@ -112,7 +114,7 @@ impl Shared {
     /// Ends a connection, here and at the server. When this returns, the server executes nothing of it any more.
     async fn end(&self, session: &Session) -> Result<()> {
         session.abort();
-        let run = async |sql| Ok(self.keep_on(Job::Statement(sql)).await?.result);
+        let run = async |sql| Ok(self.keep_on(Job::Statement(sql), self.limit()).await?.result);
         end_connection(session.identity(), self.config.response_timeout(), run).await?;
         Ok(())
     }

@@ -13,11 +13,10 @@ use parking_lot::Mutex;
 use tokio::time::sleep;
 
 use super::{Shared, lock_error};
-use crate::connection::Member;
-use crate::error::{RequestError, SqlError};
+use crate::error::RequestError;
 use crate::protocol::lease_table::LeaseTerms;
 use crate::protocol::lease_table::sharing::raised;
-use crate::protocol::{HoldRenewal, Job, JobDone};
+use crate::protocol::{HoldRenewal, Job};
 
 /// Pauses before a renewal tries again whose row somebody else has locked, in milliseconds. Clients of ours lock a row for a
 /// moment. Renewals never wait at the server: what is sent over the same connection would wait behind them, for a second at
@@ -150,27 +149,8 @@ impl LeaseHold {
 
     /// Renews one of the two kinds of holds, and returns when that was sent; `None` if it was not there.
     async fn renew_as(&self, ttl: Duration, is_shared: bool) -> Result<Option<SentAt>> {
-        let keeping = &self.shared.keeping;
-        keeping.open_in_background();
-        let member = keeping.member(None).await?;
-        let done = match self.renew_on(&member, ttl, is_shared).await {
-            // The server had closed it while it was idle.
-            Err(error) if error.is_disconnect() && member.is_reused() => {
-                let member = keeping.member(None).await?;
-                self.renew_on(&member, ttl, is_shared).await
-            }
-            done => done,
-        };
-        match done {
-            Ok(done) => Ok((done.result.matched > 0).then_some(done.sent)),
-            // The hold went with its table, which the next acquire makes anew.
-            Err(error) if error.is_missing_table() => Ok(None),
-            Err(error) => Err(error.into_lock_error()),
-        }
-    }
-
-    async fn renew_on(&self, member: &Member, ttl: Duration, is_shared: bool) -> Result<JobDone, SqlError> {
-        let (statements, locked_rows) = (&self.shared.statements, &self.shared.locked_rows);
+        let (shared, locked_rows) = (&self.shared, &self.shared.locked_rows);
+        shared.keeping.open_in_background();
         let is_locked = locked_rows.contains(&self.name);
         let renewal = HoldRenewal {
             name: self.name.clone(),
@@ -179,29 +159,31 @@ impl LeaseHold {
             is_shared,
             is_alone: is_locked,
         };
-        let job = Job::Renew(statements.clone(), renewal);
+        let job = Job::Renew(shared.statements.clone(), renewal);
         let mut pauses = match is_locked {
             true => [].iter(),
             false => LOCKED_PAUSES.iter(),
         };
         loop {
             // Whoever calls decides how long to wait.
-            let done = self
-                .shared
-                .run_job(&self.shared.keeping, member, job.clone(), None)
-                .await;
-            match &done {
-                Ok(_) if is_locked => locked_rows.remove(&self.name),
-                Err(error) if error.is_busy() => match pauses.next() {
-                    Some(pause) => {
-                        sleep(Duration::from_millis(*pause)).await;
-                        continue;
+            match shared.keep_on(job.clone(), None).await {
+                Ok(done) => {
+                    if is_locked {
+                        locked_rows.remove(&self.name);
                     }
-                    None => locked_rows.insert(&self.name),
-                },
-                _ => {}
+                    return Ok((done.result.matched > 0).then_some(done.sent));
+                }
+                Err(RequestError::Sql(error)) if error.is_busy() => {
+                    let Some(pause) = pauses.next() else {
+                        locked_rows.insert(&self.name);
+                        return Err(error.into_lock_error());
+                    };
+                    sleep(Duration::from_millis(*pause)).await;
+                }
+                // The hold went with its table, which the next acquire makes anew.
+                Err(RequestError::Sql(error)) if error.is_missing_table() => return Ok(None),
+                Err(error) => return Err(error.into_lock_error()),
             }
-            return done;
         }
     }
 
@@ -212,7 +194,7 @@ impl LeaseHold {
             true => Job::Statement(statements.raise(&self.name, self.holder, token)),
             false => Job::Transaction(statements.raise_shared(&self.name, self.holder, token).into()),
         };
-        let is_raised = match self.shared.keep_on(job).await {
+        let is_raised = match self.shared.keep_on(job, self.shared.limit()).await {
             Ok(done) if is_exclusive => done.result.matched > 0,
             Ok(done) => raised(&done.result),
             // The hold went with its table.

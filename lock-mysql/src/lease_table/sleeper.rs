@@ -103,13 +103,11 @@ impl Shared {
             return self.waits.wake(|_, _| true);
         }
         for names in names.chunks(NAMES_AT_ONCE) {
-            let Ok(member) = self.asking.member(None).await else {
-                return;
-            };
-            let found = self.run(&self.asking, &member, self.statements.free_for(names)).await;
             // Otherwise they ask by themselves.
-            let Ok(found) = found else { continue };
-            let free: Result<HashMap<_, _>, _> = found.result.rows.iter().map(free_for).collect();
+            let Ok(found) = self.query(self.statements.free_for(names)).await else {
+                continue;
+            };
+            let free: Result<HashMap<_, _>, _> = found.rows.iter().map(free_for).collect();
             if let Ok(free) = free {
                 self.waits
                     .wake(|name, holder| match free.get(name.as_str().as_bytes()) {
@@ -123,8 +121,6 @@ impl Shared {
         }
     }
 }
-
-impl Sleeper {}
 
 /// The task that sleeps. It ends with the backend, or when nobody waits any more.
 struct Running(Weak<Shared>);
