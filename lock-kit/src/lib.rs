@@ -5,6 +5,8 @@
 //!
 //! - [`backoff`]: pauses between tries;
 //! - [`claims`]: acquires that were never answered, which the server may execute after their end;
+//! - [`clean_up`]: when what nobody needs any more is deleted;
+//! - [`pacing`]: when a waiter asks its server again;
 //! - [`runtime`]: whether anybody drives the runtime of a connection;
 //! - [`fence`]: the rule by which a fence admits holders;
 //! - [`url`]: parameters of URLs and their values, special characters, and the errors for them;
@@ -17,7 +19,9 @@
 
 pub mod backoff;
 pub mod claims;
+pub mod clean_up;
 pub mod fence;
 pub mod identify;
+pub mod pacing;
 pub mod runtime;
 pub mod url;

@@ -45,7 +45,7 @@ impl Client {
         self.config().response_timeout()
     }
 
-    /// When the server answered last, over any connection.
+    /// The moment of the server's last answer over any connection.
     pub(crate) fn last_answer(&self) -> Instant {
         self.last_answer.at()
     }
@@ -54,7 +54,7 @@ impl Client {
     /// nothing of the connection is left: neither a transaction nor a place in a queue.
     ///
     /// # Errors
-    /// When the server cannot be asked.
+    /// If the server cannot be asked.
     ///
     /// # Cancel safety
     /// May be dropped at any point.

@@ -1,4 +1,4 @@
-//! What goes wrong on a connection, and what that means for a caller.
+//! Errors on a connection, and the errors of callers that follow from them.
 
 use std::borrow::Cow;
 use std::io;
@@ -335,7 +335,7 @@ const NOT_MYSQL: &str = "what answers there does not speak MySQL's protocol: che
 
 const TLS_FAILS: &str = "TLS with the MySQL server fails: check that it has TLS, and ca=, cert= and key=";
 
-/// What a number of the server's means for a caller.
+/// The kind and the message of the error for a caller, by the server's number.
 fn meaning_of(code: u16) -> (ErrorKind, Cow<'static, str>) {
     use ErrorKind::{Denied, Misconfigured, Unavailable, Unexpected};
     let (kind, message) = match code {

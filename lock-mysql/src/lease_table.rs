@@ -12,13 +12,14 @@ use std::time::Duration;
 
 use lock_core::{Error, Guarantee, LockName, Result, Verdict};
 use lock_kit::claims::Claims;
+use lock_kit::clean_up::Schedule;
 use parking_lot::Mutex;
 
 use self::downgrade::Downgrades;
 use self::locked_rows::LockedRows;
 use self::sleeper::Sleeper;
 use self::waits::Waits;
-use crate::clean_up::{Schedule, delete_dead};
+use crate::clean_up::delete_dead;
 use crate::config::MySqlConfig;
 use crate::connection::{ConnectionGroup, Dialer, LastAnswer, Member, Session};
 use crate::error::{RequestError, SqlError};
@@ -40,7 +41,7 @@ mod sleeper;
 mod tables;
 mod waits;
 
-/// What the backend and all its holds share.
+/// The state that the backend and all its holds share.
 struct Shared {
     config: MySqlConfig,
     /// The group of acquires.
@@ -117,7 +118,7 @@ impl Shared {
         Ok(done?)
     }
 
-    /// How long a job may take, unless its caller decides that.
+    /// The limit for a job's answer, unless its caller decides that.
     fn limit(&self) -> Option<Duration> {
         Some(self.config.response_timeout())
     }

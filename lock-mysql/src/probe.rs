@@ -123,7 +123,7 @@ pub(crate) async fn check_permissions(
     session.run(statements.check_permissions(), None, limit).await.map(drop)
 }
 
-/// How often MySQL may say that those who make the same tables at the same time are in each other's way.
+/// The most deadlocks that clients report which make the same tables at the same time.
 const DEADLOCKS: usize = 20;
 
 /// Only InnoDB locks rows: on another engine everybody would have the lock.

@@ -1,4 +1,4 @@
-//! What goes over the wire: the pieces that statements are made of, and the server's answers.
+//! The parts of statements, and the server's answers.
 
 use std::fmt;
 use std::sync::Arc;
@@ -47,7 +47,7 @@ pub(crate) const NO_SUCH_CONNECTION: u16 = 1094;
 /// Asks whether the server is read-only. A primary becomes so before another server takes its place. Needs no permission.
 pub(crate) const READ_ONLY: &str = "CAST(@@GLOBAL.read_only AS BINARY)";
 
-/// What [`READ_ONLY`] says in this column. Later versions of MariaDB have several words for yes.
+/// Reads the answer to [`READ_ONLY`] from this column. Later versions of MariaDB have several words for yes.
 pub(crate) fn is_read_only(row: &MySqlRow, index: usize) -> Result<bool, SqlError> {
     let value: Vec<u8> = column(row, index, "read_only")?;
     Ok(!(value == b"0" || value.eq_ignore_ascii_case(b"OFF")))
@@ -84,13 +84,13 @@ pub(crate) enum Autocommit {
     Off,
 }
 
-/// What the server answered to some statements.
+/// The server's answer to some statements.
 pub(crate) struct Answer {
     /// Just before they were sent.
     pub(crate) sent: SentAt,
     /// The same for arithmetic.
     pub(crate) sent_instant: Instant,
-    /// What each statement did.
+    /// The result of each statement.
     pub(crate) results: Vec<StatementResult>,
 }
 
@@ -132,22 +132,22 @@ pub(crate) trait RenewalStatements: fmt::Debug + Send + Sync {
     fn renewed(&self, holds: &[HoldRenewal], result: &StatementResult) -> Result<Vec<bool>, SqlError>;
 }
 
-/// What became of a [`Job`].
+/// The result of a [`Job`].
 pub(crate) struct JobDone {
     /// Just before it was sent.
     pub(crate) sent: SentAt,
-    /// What its last statement did. A renewal matched a row if it renewed its hold.
+    /// The result of its last statement. A renewal matched a row if it renewed its hold.
     pub(crate) result: StatementResult,
 }
 
-/// What one statement did.
+/// The result of one statement.
 #[derive(Default)]
 pub(crate) struct StatementResult {
     /// The rows that it gave.
     pub(crate) rows: Vec<MySqlRow>,
-    /// How many rows it matched, whether it changed them or not.
+    /// The number of rows that it matched, changed or not.
     pub(crate) matched: u64,
-    /// What it said to be its `LAST_INSERT_ID`.
+    /// Its `LAST_INSERT_ID`.
     pub(crate) last_insert_id: u64,
 }
 

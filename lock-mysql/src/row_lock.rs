@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use lock_core::backend::AcquireRequest;
 use lock_core::{LockName, Result};
+use lock_kit::clean_up::Schedule;
 use tokio::time::timeout;
 
 use self::claims::Claims;
-use crate::clean_up::{Schedule, delete_dead};
+use crate::clean_up::delete_dead;
 use crate::client::Client;
 use crate::config::MySqlConfig;
 use crate::connection::Session;
@@ -28,7 +29,7 @@ mod hold;
 mod readers;
 mod wait;
 
-/// What the backend and all its holds share.
+/// The state that the backend and all its holds share.
 struct Shared {
     client: Client,
     claims: Claims,

@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 use crate::error::SqlError;
 use crate::protocol::{Autocommit, Identity, StatementResult, column, seconds_up};
 
-/// How long the server keeps an unused connection: somewhat longer than we do, so that it is us who close it.
+/// The time after which the server closes an unused connection. It is longer than ours, so that this process closes it first.
 pub(super) const IDLE_LIMIT_AT_SERVER: Duration = Duration::from_secs(90);
 
 /// The result of one of several statements, counted from 0, for somebody who does not wait for the others.
@@ -125,7 +125,7 @@ async fn without_panic<T>(driver: impl Future<Output = Result<T, SqlError>>) -> 
         .unwrap_or_else(|panic| Err(SqlError::Panicked(text(&*panic).to_owned())))
 }
 
-/// What a panic said.
+/// The message of a panic.
 fn text(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))

@@ -13,10 +13,10 @@ use std::time::Duration;
 use lock_kit::identify::first_answer;
 use tokio::time::sleep;
 
-/// How long the server may be silent on the second connection.
+/// The longest silence of the server on the second connection.
 pub(crate) const SILENCE_LIMIT: Duration = Duration::from_millis(500);
 
-/// How long a connect may take, if it may take longer, before the second connection is made.
+/// The time of a connect after which the second connection is made, if the connect may take longer.
 const SLOW_CONNECT: Duration = Duration::from_secs(3);
 
 /// Returns only if the server is certainly no MySQL, with its first answer. `limit` is the time for the whole connect.

@@ -34,7 +34,7 @@ pub(crate) struct ConnectionGroup(Arc<Shared>);
 struct Shared {
     dialer: Arc<Dialer>,
     most: usize,
-    /// How many connections are made ahead.
+    /// The number of connections that are made ahead.
     ahead: usize,
     limiter: DialLimiter,
     members: Mutex<Vec<Arc<Member>>>,
@@ -50,13 +50,13 @@ pub(crate) struct Member {
     waiting: Mutex<Waiting>,
 }
 
-/// What waits for an answer.
+/// The jobs of a connection that wait for an answer.
 #[derive(Debug, Default)]
 struct Waiting {
     jobs: usize,
-    /// When the first of them was begun, or the last answer came.
+    /// The beginning of the first of them, or the last answer.
     since: Option<Instant>,
-    /// When it answered last: the server may have closed it since.
+    /// The last answer on it: the server may have closed it since.
     answered: Option<Instant>,
 }
 
@@ -200,7 +200,7 @@ impl ConnectionGroup {
     }
 }
 
-/// What there is for a new job.
+/// The connection for a new job.
 enum Usable {
     Good(Arc<Member>),
     /// It may be lost, and there may be another one.
@@ -304,7 +304,7 @@ impl Member {
         (silent, waiting.answered)
     }
 
-    /// How long jobs have been waiting for an answer; zero if there are none.
+    /// The time that jobs have been waiting for an answer; zero if there are none.
     fn silent_for(&self) -> Duration {
         self.waiting
             .lock()

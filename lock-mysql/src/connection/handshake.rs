@@ -14,10 +14,10 @@ use tokio::time::timeout;
 
 use crate::error::SqlError;
 
-/// How many of a process go on at a time: a server that hangs must not collect them.
+/// The most handshakes of a process without a caller at a time: a server that hangs must not collect them.
 static WITHOUT_CALLER: Semaphore = Semaphore::const_new(16);
 
-/// How long one goes on.
+/// The longest time of a handshake without a caller.
 const LIMIT: Duration = Duration::from_secs(5);
 
 /// The connection, or `None` if the caller leaves, who waits at the other end of `caller`.

@@ -1,4 +1,4 @@
-//! When the server may be dialled. A server that is down must not be flooded with dials, and one that is back must be
+//! Limits how often the server is dialled. A server that is down must not be flooded with dials, and one that is back must be
 //! noticed soon.
 
 use std::time::Duration;
@@ -28,7 +28,7 @@ struct State {
     parallel: bool,
     /// Whether the last outcome was a connection, and none broke since.
     reached: bool,
-    /// How many dials have begun.
+    /// The number of dials that have begun.
     begun: u64,
     last_begun: Option<Instant>,
     /// The dial that the others wait for.
@@ -37,7 +37,7 @@ struct State {
     failure: Option<(u64, ConnectError)>,
 }
 
-/// What a caller may do.
+/// The permission of a caller.
 #[derive(Debug)]
 pub(super) enum Turn<'a, T> {
     /// Dial.
@@ -122,7 +122,7 @@ impl DialLimiter {
 }
 
 impl State {
-    /// What a caller does next that has waited since `before` dials had begun.
+    /// The next step of a caller that has waited since `before` dials had begun.
     fn step(&mut self, before: u64, now: Instant) -> Step {
         if let Some((number, failure)) = &self.failure
             && *number > before

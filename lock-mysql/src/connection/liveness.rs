@@ -1,4 +1,4 @@
-//! When the server answered last.
+//! The moment of the server's last answer.
 
 use parking_lot::Mutex;
 use tokio::time::Instant;

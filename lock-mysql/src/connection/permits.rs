@@ -1,4 +1,4 @@
-//! How many connections may be in use.
+//! Limits the number of connections in use.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ pub(super) struct PoolPermits {
 #[derive(Debug, Default)]
 struct Counts {
     taken: usize,
-    /// How many of them are on connections that wait for a row.
+    /// The number of those on connections that wait in the server.
     waiting: usize,
 }
 

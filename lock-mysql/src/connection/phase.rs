@@ -1,4 +1,4 @@
-//! What a connection is doing, and the hold that it carries.
+//! The state of a connection, and the hold that it carries.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,15 +12,15 @@ use super::monitor::{CHECK_INTERVAL, RegisteredHold};
 use crate::error::SqlError;
 use crate::protocol::seconds_up;
 
-/// How long a connection that carries a hold may be quiet: proxies and firewalls drop those that are quiet for minutes.
-/// Whether it has ended at the server is noticed by [`super::monitor`] before: the driver does not notice by itself.
+/// The time after which a quiet connection that carries a hold is used: proxies and firewalls drop those that are quiet for minutes.
+/// If it ends at the server, [`super::monitor`] notices that before: the driver does not notice by itself.
 pub(super) const PING_INTERVAL: Duration = Duration::from_secs(30);
-/// How long an unused connection is kept.
+/// The time for which an unused connection is kept.
 pub(super) const IDLE_LIMIT: Duration = Duration::from_secs(60);
 /// The server is asked to keep an unused connection after this; before, it may be used again on the terms that it has.
 const EXTEND_IDLE_AFTER: Duration = Duration::from_millis(400);
 
-/// What a connection is doing.
+/// The state of a connection.
 pub(super) enum Phase {
     /// Somebody runs statements on it.
     InUse,
@@ -39,9 +39,9 @@ pub(super) enum Phase {
 }
 
 impl Phase {
-    /// When there is something to do without being asked.
+    /// The moment of the next thing to do without a command.
     ///
-    /// `max_read_only`: how long the server may be read-only before the hold ends.
+    /// `max_read_only`: the hold ends if the server is read-only for longer.
     pub(super) fn wakes_at(&self, max_read_only: Duration) -> Option<Instant> {
         match self {
             Self::InUse | Self::Released(_) => None,
@@ -91,7 +91,7 @@ impl Phase {
         }
     }
 
-    /// When whatever is under way is of no use any more.
+    /// The moment after which an answer is of no use any more.
     pub(super) fn deadline(&self) -> Option<Instant> {
         match self {
             Self::Holding { hold, .. } => Some(hold.expires_at()),
@@ -108,7 +108,7 @@ pub(super) struct ReadOnlySpan {
 }
 
 impl ReadOnlySpan {
-    /// What follows from an answer to what was asked at `asked`.
+    /// The span after the answer to a question that was sent at `asked`.
     fn after(span: Option<Self>, is_read_only: bool, asked: Instant) -> Option<Self> {
         let since = span.map_or(asked, |span| span.since);
         is_read_only.then_some(Self { since, asked })
@@ -119,7 +119,7 @@ impl ReadOnlySpan {
         self.asked.saturating_duration_since(self.since) >= max_read_only
     }
 
-    /// When to ask again: soon, since the server may take writes again in between.
+    /// The moment of the next question. It comes soon, since the server may take writes again in between.
     fn asks_at(self, max_read_only: Duration) -> Instant {
         let again = self.asked + CHECK_INTERVAL;
         self.since
@@ -172,7 +172,7 @@ impl LeaseSlot {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Expiry {
     at: Instant,
-    /// What was asked for last.
+    /// The TTL of the last renewal.
     ttl: Duration,
     fixed: bool,
 }

@@ -26,12 +26,12 @@ use super::worker::{Command, Gathered, RenewCommand, Worker};
 use crate::error::SqlError;
 use crate::protocol::{Answer, Autocommit, Identity, Job, JobDone, StatementResult, seconds_up};
 
-/// What all sessions of a backend have in common.
+/// The settings that all sessions of a backend have in common.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SessionTerms {
     /// Variables that are set besides, each after a comma.
     pub(crate) settings: &'static str,
-    /// How long the server may be read-only before a hold that a connection carries ends.
+    /// The hold that a connection carries ends if the server is read-only for longer.
     pub(crate) max_read_only: Duration,
 }
 

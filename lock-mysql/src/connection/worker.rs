@@ -25,7 +25,7 @@ mod gather;
 mod read_only;
 mod release;
 
-/// How long a connection may take to say goodbye to the server.
+/// The longest time for a connection's goodbye to the server.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 pub(super) struct Worker {
@@ -43,7 +43,7 @@ pub(super) struct Worker {
     /// Notified when a connection that carries a hold is to ask the server whether it is there.
     check: Arc<Notify>,
     last_answer: Arc<LastAnswer>,
-    /// How long the server may be read-only before the hold ends.
+    /// The hold ends if the server is read-only for longer.
     max_read_only: Duration,
     _permit: ReturnPermit,
 }

@@ -6,25 +6,25 @@ use std::time::Duration;
 
 use lock_core::backend::{AcquireRequest, Attempt, Busy, Mode, SentAt};
 use lock_core::{Error, ErrorKind, LockName, Result};
+use lock_kit::pacing::Wakes;
 use tokio::time::{sleep, timeout};
 
 use super::Shared;
 use super::hold::LeaseHold;
 use super::sleeper::Awaited;
-use super::waits::Wakes;
 use crate::connection::Member;
 use crate::error::SqlError;
 use crate::protocol::lease_table::sharing::{Sharing, shared};
 use crate::protocol::lease_table::{Acquired, LeaseTerms, Mark, Taken, acquired, granted, holder};
 use crate::protocol::{Job, JobDone};
 
-/// How many times a statement may fail for reasons that a repetition cures.
+/// The most repetitions of a statement that failed for reasons which a repetition cures.
 const MAX_RETRIES: u32 = 20;
 
 /// If a question has no answer for so long, the server counts as silent.
 const SILENT_AFTER: Duration = Duration::from_millis(1500);
 
-/// What the server decided.
+/// The server's decision.
 enum Asked {
     Granted(Attempt),
     /// With the label of the holder that refused this request.
@@ -63,7 +63,7 @@ impl Shared {
             request.note_busy(busy.clone());
             let wakes = match (sleeper, taken.is_marked) {
                 (Awaited::No, _) => Wakes::Nobody,
-                (Awaited::Soon, _) => Wakes::Sleeper,
+                (Awaited::Soon, _) => Wakes::Connection,
                 (Awaited::By(_), _) if request.mode() != Mode::Exclusive => self.queue_up(request).await,
                 (Awaited::By(_), true) => {
                     self.give_back_entry(request.name(), request.holder());
@@ -224,7 +224,7 @@ impl Shared {
     fn mark(&self, request: &AcquireRequest, sleeper: Awaited, wakes: Wakes) -> Option<Mark> {
         let (wakes, sleeper) = match sleeper {
             Awaited::By(number) => (wakes, number),
-            Awaited::Soon => (Wakes::Sleeper, 0),
+            Awaited::Soon => (Wakes::Connection, 0),
             Awaited::No => (Wakes::Nobody, 0),
         };
         request.waits().then(|| Mark {

@@ -90,7 +90,7 @@ impl Shared {
         Ok(was_there)
     }
 
-    /// What it did; nothing if there is no table any more.
+    /// The result of the job that ends a hold; an empty one if there is no table any more.
     async fn end_hold(&self, name: &LockName, holder: HolderId, job: Job) -> Result<StatementResult> {
         let done = self.end_job(self.without_waiting(name, job)).await;
         self.note_row(name, &done);

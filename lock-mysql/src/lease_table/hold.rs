@@ -28,14 +28,14 @@ pub(super) struct LeaseHold {
     pub(super) name: LockName,
     pub(super) holder: HolderId,
     pub(super) token: FencingToken,
-    /// How many tokens are left, its own included.
+    /// The number of tokens that are left, its own included.
     reserved: u32,
     is_permit: bool,
     pub(super) lease: Lease,
     form: Mutex<Form>,
 }
 
-/// How the hold stands in the tables.
+/// The tables' record of a hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     /// In the name's row.

@@ -16,9 +16,9 @@ use tokio::time::Instant;
 #[derive(Debug, Default)]
 pub(super) struct LockedRows(Mutex<HashMap<LockName, Instant>>);
 
-/// How long a name is remembered of which nothing is heard.
+/// The time for which a name is remembered, unless something is heard of it.
 const KEPT: Duration = Duration::from_secs(60);
-/// How many names are remembered at most.
+/// The most names that are remembered.
 const MOST: usize = 1000;
 
 impl LockedRows {

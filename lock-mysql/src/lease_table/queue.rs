@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use lock_core::LockName;
 use lock_core::backend::{AcquireRequest, HolderId};
+use lock_kit::pacing::Wakes;
 use tokio::runtime::Handle;
 
 use super::Shared;
-use super::waits::Wakes;
 use crate::connection::Session;
 use crate::error::SqlError;
 use crate::protocol::JobDone;

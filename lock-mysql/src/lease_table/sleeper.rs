@@ -51,7 +51,7 @@ struct State {
     pause_until: Option<Instant>,
 }
 
-/// How long it sleeps with one statement.
+/// The length of a sleep by one statement.
 const SLEEP: Duration = Duration::from_secs(20);
 /// If there is none, the next one is tried after this.
 const PAUSE: Duration = Duration::from_secs(5);

@@ -1,4 +1,4 @@
-//! Who waits, and when each asks again.
+//! The waiters of this process.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use lock_core::LockName;
 use lock_core::backend::{AcquireRequest, HolderId, Mode};
+use lock_kit::pacing::{Wakes, longest_pause, pause};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -20,7 +21,7 @@ pub(super) struct Waits(Mutex<Registry>);
 #[derive(Debug, Default)]
 struct Registry {
     waiters: HashMap<HolderId, Waiter>,
-    /// How often somebody was woken.
+    /// The number of calls that woke somebody.
     calls: u64,
     /// At which size to look for those that nobody will ask for again.
     sweep_at: usize,
@@ -31,46 +32,19 @@ pub(super) struct Waiter {
     name: LockName,
     /// Whether it waits to share the name.
     shares: bool,
-    /// How often it was refused.
+    /// The number of its refusals.
     refused: u32,
     /// The holder's label, when it was asked for last.
     label: Option<Arc<str>>,
     asked: Instant,
     /// Whether the row has its mark.
     pub(super) is_marked: bool,
-    /// Where it has a queue entry, or a request for one may be under way: the named lock of this connection.
+    /// The connection that has its queue entry, a named lock, or over which a request for one may be under way.
     pub(super) entry: Option<Arc<Session>>,
     /// Notified when the name may be free.
     woken: Arc<Notify>,
 }
 
-/// What has a waiter ask before its pause is over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wakes {
-    /// The release of the name: the row has this waiter's mark.
-    Release,
-    /// The next grant, which calls one of those who wait without a mark.
-    Turn,
-    Nobody,
-    /// The connection by which it is woken, once that is made.
-    Sleeper,
-    /// It is to ask at once.
-    Now,
-}
-
-/// The shortest and the longest time between two questions of a waiter that nobody wakes, if few names are waited for.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(50));
-/// The longest time between two questions of one that a release wakes: the call that wakes it may be lost.
-const PAUSE_IF_WOKEN: Duration = Duration::from_secs(1);
-/// The longest time between two questions of one whose turn comes: whoever was to call it may be gone, or have called another
-/// one that is gone.
-const PAUSE_UNTIL_TURN: Duration = Duration::from_millis(500);
-/// The longest time between two questions of one that waits to share the name, whatever wakes it: it asks by a transaction of
-/// ten statements.
-const PAUSE_TO_SHARE: Duration = Duration::from_secs(2);
-/// Each name that is waited for adds so much to the longest time: a process asks at most a thousand times a second.
-const FOR_EACH_NAME: Duration = Duration::from_millis(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// By so much a question may be late.
 const LATE: Duration = Duration::from_millis(250);
 /// A waiter that has not asked for so long has left without saying so.
@@ -117,7 +91,7 @@ impl Waits {
         waiter.woken.clone()
     }
 
-    /// When to ask again for a name that stays taken for so long.
+    /// The pause before the next question, if the name stays taken for `rest`.
     pub(super) fn pause(&self, waiter: HolderId, rest: Duration, wakes: Wakes) -> Duration {
         let registry = self.0.lock();
         let waiter = registry.waiters.get(&waiter);
@@ -154,7 +128,7 @@ impl Waits {
         self.0.lock().waiters.is_empty()
     }
 
-    /// How often somebody was woken. A question that was answered meanwhile may have left the mark for which that was, and is
+    /// The number of calls that woke somebody. A question that was answered meanwhile may have left the mark for which that was, and is
     /// asked again.
     pub(super) fn calls(&self) -> u64 {
         self.0.lock().calls
@@ -205,34 +179,6 @@ impl Registry {
     }
 }
 
-/// When to ask again after the `refused`th refusal: less and less often, when the hold ends at the latest, and with so much
-/// jitter that those who wait do not ask at the same time. `random` is from 0 to 1.
-fn pause(refused: u32, longest: Duration, rest: Duration, wakes: Wakes, random: f64) -> Duration {
-    let shortest = PAUSES.0;
-    let backoff = match wakes {
-        Wakes::Now => return Duration::ZERO,
-        Wakes::Release | Wakes::Turn | Wakes::Sleeper => longest,
-        Wakes::Nobody => shortest
-            .saturating_mul(1 << refused.saturating_sub(1).min(16))
-            .min(longest),
-    };
-    // Not all at the moment when the hold ends.
-    let end = rest + shortest.mul_f64(random);
-    backoff.mul_f64(0.5 + random / 2.0).min(end)
-}
-
-/// The longest time between two questions, if so many names are waited for, of one that waits to share its name or not.
-fn longest_pause(names: usize, wakes: Wakes, shares: bool) -> Duration {
-    let names = u32::try_from(names).unwrap_or(u32::MAX);
-    let one = match wakes {
-        _ if shares => PAUSE_TO_SHARE,
-        Wakes::Release => PAUSE_IF_WOKEN,
-        Wakes::Turn | Wakes::Sleeper => PAUSE_UNTIL_TURN,
-        Wakes::Nobody | Wakes::Now => PAUSES.1,
-    };
-    (one + FOR_EACH_NAME.saturating_mul(names)).min(LONGEST_PAUSE)
-}
-
 #[cfg(test)]
 mod tests {
     use lock_core::backend::request::{RequestOptions, Terms};
@@ -241,50 +187,6 @@ mod tests {
 
     const fn ms(ms: u64) -> Duration {
         Duration::from_millis(ms)
-    }
-
-    /// The pause of one that waits to have the name alone.
-    fn alone(refused: u32, names: usize, rest: Duration, wakes: Wakes, random: f64) -> Duration {
-        pause(refused, longest_pause(names, wakes, false), rest, wakes, random)
-    }
-
-    #[test]
-    fn asks_less_and_less_often_and_when_the_hold_ends() {
-        let pauses = [1, 2, 3, 4, 5, 99].map(|refused| alone(refused, 0, ms(9999), Wakes::Nobody, 1.0));
-        assert_eq!(pauses, [ms(5), ms(10), ms(20), ms(40), ms(50), ms(50)]);
-        assert_eq!(alone(99, 0, ms(9999), Wakes::Nobody, 0.0), ms(25));
-        assert_eq!(alone(99, 0, ms(7), Wakes::Nobody, 0.0), ms(7));
-        assert_eq!(alone(99, 0, ms(7), Wakes::Nobody, 1.0), ms(12));
-    }
-
-    #[test]
-    fn one_that_is_woken_asks_seldom() {
-        assert_eq!(alone(1, 0, ms(9999), Wakes::Release, 1.0), ms(1000));
-        assert_eq!(alone(1, 0, ms(9999), Wakes::Release, 0.0), ms(500));
-        assert_eq!(alone(1, 0, ms(7), Wakes::Release, 1.0), ms(12));
-        assert_eq!(alone(1, 0, ms(9999), Wakes::Turn, 1.0), ms(500));
-        assert_eq!(alone(9, 0, ms(9999), Wakes::Now, 1.0), ms(0));
-    }
-
-    #[test]
-    fn one_that_waits_to_share_asks_at_most_once_a_second() {
-        for wakes in [Wakes::Turn, Wakes::Sleeper, Wakes::Nobody] {
-            let longest = longest_pause(0, wakes, true);
-            assert_eq!(pause(10, longest, ms(9999), wakes, 0.0), ms(1000), "{wakes:?}");
-        }
-        let longest = longest_pause(0, Wakes::Nobody, true);
-        let pauses = [1, 2, 9, 10].map(|refused| pause(refused, longest, ms(9999), Wakes::Nobody, 1.0));
-        assert_eq!(pauses, [ms(5), ms(10), ms(1280), ms(2000)]);
-    }
-
-    #[test]
-    fn a_thousand_names_ask_a_thousand_times_a_second() {
-        assert_eq!(alone(99, 1000, ms(60_000), Wakes::Nobody, 1.0), ms(1050));
-        assert_eq!(alone(u32::MAX, usize::MAX, ms(70), Wakes::Nobody, 1.0), ms(75));
-        assert_eq!(
-            alone(u32::MAX, usize::MAX, ms(99_999), Wakes::Release, 1.0),
-            LONGEST_PAUSE
-        );
     }
 
     #[tokio::test(start_paused = true)]

@@ -70,7 +70,7 @@ fn survives_crash(variables: &[(String, String)], findings: &[Finding]) -> Verdi
     }
 }
 
-/// What can be lost, and what to do. A variable that the server does not have says nothing.
+/// The settings that can lose leases. A variable that the server does not have says nothing.
 fn findings(variables: &[(String, String)]) -> Vec<Finding> {
     let value = |name| value(variables, name);
     let mut findings = Vec::new();

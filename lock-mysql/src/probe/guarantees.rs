@@ -1,4 +1,4 @@
-//! What a hold survives, with each strategy.
+//! The guarantees of each strategy.
 
 use lock_core::{Guarantee, Verdict};
 

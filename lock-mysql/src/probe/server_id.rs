@@ -1,4 +1,4 @@
-//! What tells a server from all others.
+//! The identity of a server.
 
 use sqlx::mysql::MySqlRow;
 

@@ -16,10 +16,10 @@ use crate::error::{RequestError, SqlError, unknown_outcome};
 use crate::protocol::Answer;
 use crate::protocol::row_lock::{AcquireTerms, Acquired, acquired, busy};
 
-/// How many times a statement may fail for reasons that a repetition cures.
+/// The most repetitions of a statement that failed for reasons which a repetition cures.
 const MAX_RETRIES: u32 = 20;
 
-/// How an attempt on one connection ended, if not with an error.
+/// The end of an attempt on one connection, if it was no error.
 enum Outcome {
     Granted(Attempt),
     /// Somebody else has it, and the connection is clean.
@@ -273,7 +273,7 @@ impl Shared {
         Ok(Outcome::Granted(Attempt::Granted(hold, armed)))
     }
 
-    /// Who has it. Ends the transaction that the failed statement has left open.
+    /// The holder of the name. Ends the transaction that the failed statement has left open.
     pub(super) async fn current_holder(&self, session: &Session, request: &AcquireRequest) -> Result<Busy, SqlError> {
         let sql = self.statements.holder_after_busy(request.name());
         let answer = session.run(sql, None, self.client.response_timeout()).await?;

@@ -15,7 +15,7 @@ use crate::probe;
 use crate::protocol::row_lock::holder;
 use crate::protocol::{LONGEST_SECONDS, list_page};
 
-/// How recently a connection must have answered for its hold to be passed on. Longer critical sections cost their release a round
+/// A hold is passed on only if its connection answered within this time. Longer critical sections cost their release a round
 /// trip, which is little beside them.
 const PASS_CONFIRMED_WITHIN: Duration = Duration::from_millis(50);
 

@@ -1,4 +1,4 @@
-//! What the holder ids that this process has sent may have left at the server.
+//! The holder ids of this process that may have left something at the server.
 //!
 //! These are not `lock_kit::claims`: a row lock is its connection, so a claim lasts as long as the hold, names one connection,
 //! and can be dropped when that connection has ended.
@@ -58,7 +58,7 @@ struct State {
     token: Option<FencingToken>,
     /// Abandoned: nothing may be begun for it any more.
     abandoned: bool,
-    /// When its connection was first seen ended.
+    /// The moment at which its connection was first seen ended.
     ended: Option<Instant>,
 }
 
@@ -125,7 +125,7 @@ impl Registry {
 }
 
 impl Claim {
-    /// What an earlier try has left.
+    /// The connection that an earlier try has left.
     pub(super) fn leftover(&self) -> Option<Leftover> {
         let state = self.0.lock();
         Some(Leftover {

@@ -21,7 +21,7 @@ pub(super) struct RowHold {
     /// The token that the row has.
     granted: FencingToken,
     token: FencingToken,
-    /// How many tokens are left, its own included.
+    /// The number of tokens that are left, its own included.
     reserved: u32,
     lease: Lease,
     /// Shared by all that the hold is passed on to.
@@ -123,7 +123,7 @@ impl Hold for RowHold {
 }
 
 impl RowHold {
-    /// What was known of the release before this one.
+    /// The state of the release before this one.
     fn begin_release(&self) -> u8 {
         let begun = self
             .release
@@ -164,7 +164,7 @@ impl RowHold {
     }
 }
 
-/// How a release went that was not answered, after its connection was ended; `None`: nobody knows.
+/// The outcome of a release that was not answered, after its connection was ended; `None` if it is unknown.
 ///
 /// `held`: the token of the holder just before that. `committed`: the row's last token that a release committed.
 /// `broken`: the other side broke the connection.

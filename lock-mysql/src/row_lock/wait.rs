@@ -32,7 +32,7 @@ const PING_PAUSE: Duration = Duration::from_millis(100);
 /// many round trips may it take before the connection is ended instead.
 const END_OF_WAIT_AFTER: Duration = Duration::from_millis(200);
 
-/// How a wait ended.
+/// The end of a wait.
 pub(super) enum Waited {
     /// The row is locked now.
     Locked,

@@ -1,4 +1,4 @@
-//! What the handles of a connection ask of its task.
+//! The commands of a connection's handles to its task.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,6 +52,6 @@ pub(in super::super) enum Command {
 pub(in super::super) struct RenewCommand {
     pub(in super::super) holder: HolderId,
     pub(in super::super) ttl: Duration,
-    /// When the statements that did it were sent; `None` when the hold has ended.
+    /// The moment just before the statements were sent; `None` if the hold has ended.
     pub(in super::super) reply: oneshot::Sender<Result<Option<SentAt>, Error>>,
 }

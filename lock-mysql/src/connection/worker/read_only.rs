@@ -4,7 +4,7 @@ use super::Worker;
 use crate::protocol::{Answer, READ_ONLY, is_read_only};
 
 impl Worker {
-    /// What a connection that carries a hold asks when it is woken.
+    /// The statement of a connection that carries a hold and is woken.
     pub(super) fn asks_of_hold(&self) -> String {
         match self.phase.is_holding() {
             true => format!("SELECT {READ_ONLY}"),

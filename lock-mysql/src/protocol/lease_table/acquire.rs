@@ -62,7 +62,7 @@ impl LeaseStatements {
         if let Some(Mark { lasts, sleeper }) = mark {
             let lasts = lasts.as_micros().min(u128::from(LONGEST_MARK));
             let enough = lasts / 8 * 7;
-            // Who is refused although nobody else waits is refused by another holder.
+            // If nobody else waits, another holder is the reason of the refusal.
             taken += &format!("|IF({others_wait},0,{MARKED})");
             // A mark that lasts for long enough stays as it is: an answer that changes nothing writes nothing.
             marks = format!(
