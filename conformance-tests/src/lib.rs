@@ -165,12 +165,12 @@ pub use harness::{BackendHarness, Data, Harness, NoServer, Route, ServerUse, Tim
 pub use link::{Broken, Connection, Direction, Link};
 pub use linked::{Linked, round_trip};
 pub use proxy::FaultProxy;
-pub use run::{Outcome, execute};
+pub use run::execute;
 pub use subject::{
     Ask, Candidate, Elected, ElectionState, End, LockerSubject, Observer, State, Subject, SubjectGuard, Task, Then,
     WaitLimit, Work,
 };
-pub use verdict::{Capability, Failure, OrFail, Skip, Stop, Verdict};
+pub use verdict::{Capability, Failure, OrFail, Outcome, Skip, Stop, Verdict};
 pub use write_side::WriteSide;
 pub use yielding::Yielding;
 

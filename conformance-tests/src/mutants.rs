@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use crate::cases;
 use crate::reference::ReferenceHarness;
-use crate::run::{Outcome, execute};
+use crate::run::execute;
+use crate::verdict::Outcome;
 
 pub use crate::mutant::Mutant;
 

@@ -25,6 +25,7 @@ mod backend;
 mod client;
 mod election;
 mod guard;
+mod hold;
 mod list;
 mod reentry;
 mod revoke;

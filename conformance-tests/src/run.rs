@@ -1,6 +1,5 @@
 //! Running a case: on a runtime of its own, in a thread of its own, against the clock.
 
-use std::fmt;
 use std::future::Future;
 use std::io::Write;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -17,22 +16,7 @@ use crate::harness::{BackendHarness, Harness, NoServer, ServerUse};
 use crate::raw::permits;
 use crate::sending::SendingDelay;
 use crate::summary;
-use crate::verdict::{Capability, Failure, Skip, Stop, Verdict};
-
-/// How a case ended.
-#[derive(Clone, Debug)]
-pub enum Outcome {
-    /// The promise was kept.
-    Passed,
-    /// It does not apply.
-    Skipped(Skip),
-    /// The promise was broken.
-    Failed(Failure),
-    /// Something panicked.
-    Panicked(String),
-    /// It did not come to an end.
-    Hung,
-}
+use crate::verdict::{Capability, Outcome, Skip, Stop, Verdict};
 
 /// The topics of passes, of minimum holds and of following, which exclusive holds alone have.
 const OF_EXCLUSIVE_HOLDS: [&str; 3] = ["passes", "keeping", "following"];
@@ -204,18 +188,6 @@ fn namespace() -> String {
     let since = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
     let case = CASES.fetch_add(1, Ordering::Relaxed);
     format!("c{:x}_{:x}_{case}", since.as_millis(), std::process::id())
-}
-
-impl fmt::Display for Outcome {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Passed => f.write_str("passed"),
-            Self::Skipped(skip) => write!(f, "skipped: {skip}"),
-            Self::Failed(failure) => failure.fmt(f),
-            Self::Panicked(text) => write!(f, "panicked: {text}"),
-            Self::Hung => f.write_str("did not come to an end"),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use crate::case::Case;
-use crate::run::Outcome;
+use crate::verdict::Outcome;
 
 /// The folder, as the environment names it.
 const FOLDER: &str = "POLYLOCK_CONFORMANCE_REPORT";

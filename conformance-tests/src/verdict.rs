@@ -230,3 +230,30 @@ macro_rules! ensure_safe {
     };
 }
 pub(crate) use ensure_safe;
+
+/// How a case ended.
+#[derive(Clone, Debug)]
+pub enum Outcome {
+    /// The promise was kept.
+    Passed,
+    /// It does not apply.
+    Skipped(Skip),
+    /// The promise was broken.
+    Failed(Failure),
+    /// Something panicked.
+    Panicked(String),
+    /// It did not come to an end.
+    Hung,
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Passed => f.write_str("passed"),
+            Self::Skipped(skip) => write!(f, "skipped: {skip}"),
+            Self::Failed(failure) => failure.fmt(f),
+            Self::Panicked(text) => write!(f, "panicked: {text}"),
+            Self::Hung => f.write_str("did not come to an end"),
+        }
+    }
+}

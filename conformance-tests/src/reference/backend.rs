@@ -1,27 +1,25 @@
 //! The backend: one request for each call, another one after each wait.
 
 use std::collections::HashSet;
-use std::future::pending;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use lock_core::backend::{
-    AcquireRequest, Attempt, Busy, Capabilities, Change, DistributedLock, Hold, HolderId, Lease, ListFrom, ListPage,
-    LockStatus, Mode, ReleaseOptions, ReleaseOutcome, Renewal, Revoke, Revoked, SentAt,
+    AcquireRequest, Attempt, Busy, Capabilities, Change, DistributedLock, HolderId, ListFrom, ListPage, LockStatus,
+    Mode, Revoke, Revoked, SentAt,
 };
 use lock_core::memory::Acquire;
 use lock_core::{Error, ErrorKind, FencingToken, Guarantee, LockName, Result, Verdict};
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
-use super::client::Client;
+use super::client::{Client, LOOK_AGAIN};
+use super::hold::ReferenceHold;
 use super::server::ReferenceServer;
 use super::state::{Reply, Request};
 use crate::link::Link;
 use crate::mutant::Mutant;
 
-/// How long a waiter sleeps at the most, for it may miss being woken.
-const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// The ttl of a hold whose expiry is set later.
 const FOR_EVER: Duration = Duration::from_secs(1_000_000);
 
@@ -36,19 +34,6 @@ pub struct ReferenceBackend {
     under_way: Mutex<HashSet<HolderId>>,
     /// Held while an acquire is being undone, for the mutant whose acquires wait for that.
     undoing: tokio::sync::Mutex<()>,
-}
-
-#[derive(Debug)]
-struct ReferenceHold {
-    client: Client,
-    ask: Request,
-    token: FencingToken,
-    /// How many tokens are left, its own included.
-    reserved: u32,
-    was_passed: bool,
-    lease: Lease,
-    /// That of the next holder, for the mutant whose renewals arm it.
-    next_lease: OnceLock<Lease>,
 }
 
 impl ReferenceBackend {
@@ -151,15 +136,7 @@ impl ReferenceBackend {
                 Ok((Reply::Granted(token), sent)) => {
                     self.client.note_held(&ask.name);
                     let armed = request.lease().arm(sent, ask.acquire.ttl)?;
-                    let hold = ReferenceHold {
-                        client: self.client.clone(),
-                        ask,
-                        token,
-                        reserved: request.reserve(),
-                        was_passed: false,
-                        lease: request.lease().clone(),
-                        next_lease: OnceLock::new(),
-                    };
+                    let hold = ReferenceHold::new(self.client.clone(), ask, token, request.lease().clone());
                     return Ok(Attempt::Granted(Arc::new(hold), armed));
                 }
                 Ok((Reply::Busy { label, expires_in }, _)) => (label, expires_in),
@@ -300,138 +277,4 @@ impl DistributedLock for ReferenceBackend {
 async fn long_given_up(request: &AcquireRequest) {
     request.given_up().await;
     sleep(LOOK_AGAIN).await;
-}
-
-#[async_trait]
-impl Hold for ReferenceHold {
-    fn token(&self) -> FencingToken {
-        self.token
-    }
-
-    async fn renew(&self, ttl: Duration) -> Result<Renewal> {
-        let ask = self.ask.with_ttl(match self.client.has(Mutant::ExtendIsCut) {
-            true => ttl.min(self.ask.acquire.ttl),
-            false => ttl,
-        });
-        let sent = SentAt::now();
-        let of_effect = self.client.has(Mutant::RenewalCountsFromItsEffect);
-        let asking = self.client.put(move |server| {
-            let renewed = server.renew(&ask)?;
-            Ok((renewed, of_effect.then(SentAt::now)))
-        });
-        let renewing = async {
-            match asking.await {
-                Err(_) if self.client.has(Mutant::RenewalErrorIsDropped) => pending().await,
-                answer => answer,
-            }
-        };
-        let (renewed, of_effect) = match self.client.has(Mutant::RenewalGivenUpEarly) {
-            true => timeout(ttl / 6, renewing).await.unwrap_or_else(|_| Err(unanswered()))?,
-            false => renewing.await?,
-        };
-        let late = self.client.has(Mutant::RenewalCountsFromTheReply);
-        let sent = if late { SentAt::now() } else { of_effect.unwrap_or(sent) };
-        let lease = self.next_lease.get().unwrap_or(&self.lease);
-        let never_lost = self.was_passed && self.client.has(Mutant::PassedHoldIsNeverLost);
-        Ok(match renewed || never_lost {
-            true => Renewal::Renewed(lease.arm(sent, ttl)?),
-            false => Renewal::Lost,
-        })
-    }
-
-    async fn release(&self, how: ReleaseOptions) -> Result<ReleaseOutcome> {
-        let release = Release {
-            client: self.client.clone(),
-            name: self.ask.name.clone(),
-            holder: self.ask.holder(),
-            how,
-        };
-        match self.client.mutant() {
-            Some(Mutant::ReleaseIsSentLate) => {
-                sleep(LOOK_AGAIN).await;
-                release.send().await
-            }
-            Some(Mutant::ReleaseIsNotAwaited) => {
-                tokio::spawn(release.repeat());
-                Ok(ReleaseOutcome::Released)
-            }
-            _ => release.send().await,
-        }
-    }
-
-    async fn downgrade(&self, ttl: Duration) -> Result<Renewal> {
-        let ask = self.ask.with_ttl(ttl);
-        let sent = SentAt::now();
-        if self.client.has(Mutant::DowngradeLetsAWriterIn) {
-            let (name, holder) = (ask.name.clone(), ask.holder());
-            self.client.put(move |server| server.let_go(&name, holder)).await?;
-            sleep(LOOK_AGAIN).await;
-        }
-        Ok(match self.client.put(move |server| server.downgrade(&ask)).await? {
-            true => Renewal::Renewed(self.lease.arm(sent, ttl)?),
-            false => Renewal::Lost,
-        })
-    }
-
-    async fn raise_token(&self, token: FencingToken) -> Result<()> {
-        let ask = self.ask.clone();
-        match self.client.put(move |server| server.raise(&ask, token)).await? {
-            true => Ok(()),
-            false => Err(Error::new(ErrorKind::Lost, "the hold has ended")),
-        }
-    }
-
-    fn pass(&self, next: &Lease) -> Option<Arc<dyn Hold>> {
-        let has_one_left = self.reserved > 1 || self.client.has(Mutant::PassesWithoutEnd);
-        let token = match self.client.has(Mutant::PassKeepsTheToken) {
-            true => self.token,
-            false => FencingToken::new(self.token.as_u64() + 1)?,
-        };
-        has_one_left.then(|| {
-            if self.client.has(Mutant::RenewalArmsTheNextLease) {
-                // The first one stays.
-                let _ = self.next_lease.set(next.clone());
-            }
-            Arc::new(Self {
-                client: self.client.clone(),
-                ask: self.ask.clone(),
-                token,
-                reserved: self.reserved.saturating_sub(1),
-                was_passed: true,
-                lease: next.clone(),
-                next_lease: OnceLock::new(),
-            }) as Arc<dyn Hold>
-        })
-    }
-}
-
-/// What a release asks for.
-#[derive(Debug)]
-struct Release {
-    client: Client,
-    name: LockName,
-    holder: HolderId,
-    how: ReleaseOptions,
-}
-
-impl Release {
-    async fn send(&self) -> Result<ReleaseOutcome> {
-        let (name, holder, keep_for) = (self.name.clone(), self.holder, self.how.keep_for);
-        let releasing = self.client.put(move |server| server.release(&name, holder, keep_for));
-        Ok(match releasing.await? {
-            true => ReleaseOutcome::Released,
-            false => ReleaseOutcome::AlreadyLost,
-        })
-    }
-
-    /// Sends it until it is answered.
-    async fn repeat(self) {
-        while self.send().await.is_err() {
-            sleep(LOOK_AGAIN).await;
-        }
-    }
-}
-
-fn unanswered() -> Error {
-    Error::new(ErrorKind::Unavailable, "not answered in time")
 }

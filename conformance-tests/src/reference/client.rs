@@ -11,6 +11,8 @@ use crate::link::{Connection, Link};
 use crate::linked::{connected, round_trip_over};
 use crate::mutant::Mutant;
 
+/// How long a waiter sleeps at the most, for it may miss being woken.
+pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// How long to wait for an answer before its outcome counts as unknown.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long the one that fails without asking does so.
