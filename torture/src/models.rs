@@ -20,7 +20,13 @@
 //! All but the quorum search every order of events. The quorum has too many: it is simulated, in histories that are decided by
 //! their seeds, and its own mutants have to be caught by some of them.
 //!
-//! The lease and the queue share one [`server`]; what holds is named in [`properties`]. A model that shows
+//! Three servers are modelled. That of [`modes`] is the lock server of the memory backend
+//! ([`NameState`](lock_core::memory::NameState)), with offers that a waiter has to confirm. The lease and the queue share one
+//! [`server`] of its own: it follows Redis's scripts down to clocks that are set back and to names that are kept, which the memory
+//! backend does not need, and a differential test compares its whole state with theirs. ZooKeeper is no lock server: its models keep
+//! a directory of nodes.
+//!
+//! What holds is named in [`properties`]. A model that shows
 //! nothing is caught in two ways: every one must reach two holds that were done (the session: belief past its first
 //! timeout), and every mutant ([`mutant::Mutant`]) must break the property that it is said to break. How it
 //! does, in the fewest steps, is written in `traces.md`, and below; `tests/all/models.rs` finds the same trace each time.

@@ -10,10 +10,11 @@
 use std::collections::BTreeSet;
 
 use lock_core::backend::rules;
+use lock_core::memory::NameState;
 use stateright::{Model, Property};
 
 use self::message::{Reply, Request};
-use self::server::Server;
+use self::server::{Server, is_offer};
 use super::check::ProtocolModel;
 use super::id::{Id, Ids, letter};
 use super::mutant::Mutant;
@@ -278,19 +279,20 @@ impl Model for ModesModel {
             Property::always(NOT_WRITTEN_MEANWHILE, |_, state: &State| !state.interrupted),
             Property::always(HEAD_NOT_STARVED, |_, state: &State| !state.starved),
             Property::always(DEAD_STAY_DEAD, |_, state: &State| {
-                let entries = state.server.queue.iter().map(|entry| entry.id);
-                let mut ids = entries.chain(state.server.holders.iter().map(|holder| holder.id));
+                let NameState { holds, queue } = &state.server.name;
+                let entries = queue.iter().map(|entry| entry.wanted.holder);
+                let mut ids = entries.chain(holds.iter().map(|hold| hold.holder));
                 !ids.any(|id| state.server.dead.contains(id) || state.ended.contains(id))
             }),
             Property::always(ENTRIES_END, |_, state: &State| {
                 let after = |time: Time, term: u16| Time(time.0 + term);
                 let asked = |id: Id| state.processes[id.client()].asked;
-                let mut entries = state.server.queue.iter();
-                let mut holders = state.server.holders.iter();
-                entries.all(|entry| entry.expires <= after(asked(entry.id), ENTRY_TTL))
-                    && holders.all(|holder| match holder.token {
-                        Some(_) => holder.expires <= after(asked(holder.id), TTL),
-                        None => holder.expires <= after(state.now, GRACE),
+                let NameState { holds, queue } = &state.server.name;
+                let mut entries = queue.iter();
+                entries.all(|entry| entry.expires <= Some(after(asked(entry.wanted.holder), ENTRY_TTL)))
+                    && holds.iter().all(|hold| match is_offer(hold) {
+                        true => hold.expires <= after(state.now, GRACE),
+                        false => hold.expires <= after(asked(hold.holder), TTL),
                     })
             }),
             // A second one that hangs may be the one that was to look.
@@ -368,10 +370,9 @@ impl State {
     fn is_idle(&self) -> bool {
         let mut server = self.server.clone();
         server.clean_up(self.now);
-        let admitted = server.admit(self.now, None);
-        let offered = server.holders.iter().filter(|holder| holder.token.is_none());
-        let mut first = admitted.into_iter().chain(offered.map(|offer| offer.id));
-        first.any(|id| self.processes[id.client()].runs && self.waits(id))
+        server.admit(self.now, None);
+        let mut offered = server.name.holds.iter().filter(|hold| is_offer(hold));
+        offered.any(|offer| self.processes[offer.holder.client()].runs && self.waits(offer.holder))
     }
 
     fn waits(&self, id: Id) -> bool {

@@ -1,8 +1,9 @@
 //! The server: holders and offers, one queue for all modes, and what each request does to them.
 
 use lock_core::backend::{Mode, rules};
+use lock_core::memory::{HoldRecord, NameState, QueueEntry, Wanted};
 
-use super::message::{Kind, Reply, Request};
+use super::message::{Reply, Request};
 use super::{ENTRY_TTL, GRACE, TTL};
 use crate::models::id::{Id, Ids};
 use crate::models::mutant::Mutant;
@@ -12,44 +13,28 @@ use crate::models::time::{Time, units};
 /// The name at the server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Server {
-    /// Who holds it, and whom it is offered to.
-    pub holders: Vec<Holder>,
-    /// Who waits, in the order of their coming. Whom it is offered to stays until the confirm.
-    pub queue: Vec<Entry>,
-    /// The tombstones.
+    /// Who holds it and whom it is offered to; and who waits. Whom it is offered to stays in the queue until the confirm.
+    pub name: NameState<Id, Time, Grant, Place>,
+    /// The ids that were released or given up.
     pub dead: Ids,
     stored: u64,
 }
 
 /// A hold or an offer.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Holder {
-    /// Whose it is.
-    pub id: Id,
-    /// How it is held.
-    pub kind: Kind,
-    /// `None`: offered.
-    pub token: Option<u64>,
-    /// When it ends.
-    pub expires: Time,
-    /// Of an upgraded hold: the id and the token of that which it replaced.
-    pub replaced: Option<(Id, u64)>,
-}
+pub type Holder = HoldRecord<Id, Time, Grant>;
+
+/// The token of a hold. `None`: it is offered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Grant(pub Option<u64>);
 
 /// A place in the queue.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Entry {
-    /// Whose it is.
-    pub id: Id,
-    /// How it asks.
-    pub kind: Kind,
-    /// When it ends unless it is refreshed.
-    pub expires: Time,
-    /// The hold that it is to replace.
-    pub replaces: Option<Id>,
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Place {
     /// Whether its owner let an offer lapse, and has not asked since. Then it stands in nobody's way.
     pub lapsed: bool,
 }
+
+type Entry = QueueEntry<Id, Time, Place>;
 
 impl Server {
     /// Answers a request at `now`. Whoever is to look goes to `wakes`, with the time.
@@ -62,7 +47,14 @@ impl Server {
     ) -> Reply {
         self.clean_up(now);
         match request {
-            Request::Acquire(id, kind, replaces) => self.acquire((id, kind, replaces), now, mutant, wakes),
+            Request::Acquire(holder, kind, replaces) => {
+                let wanted = Wanted {
+                    holder,
+                    mode: kind.mode(),
+                    replaces,
+                };
+                self.acquire(wanted, now, mutant, wakes)
+            }
             Request::Renew(id) => self.renew(id, now, mutant),
             Request::Release(id) => self.end(id, now, mutant, wakes),
             Request::Abandon(id, replaces) => self.abandon(id, replaces, now, mutant, wakes),
@@ -72,136 +64,125 @@ impl Server {
 
     /// Forgets what has expired. Who let an offer lapse is passed over until it asks again.
     pub fn clean_up(&mut self, now: Time) {
-        for offer in self.holders.iter().filter(|holder| holder.token.is_none()) {
-            let entry = self.queue.iter_mut().find(|entry| entry.id == offer.id);
+        let NameState { holds, queue } = &mut self.name;
+        for offer in holds.iter().filter(|hold| is_offer(hold)) {
+            let entry = queue.iter_mut().find(|entry| entry.wanted.holder == offer.holder);
             if let Some(entry) = entry.filter(|_| rules::has_expired(offer.expires, now)) {
-                entry.lapsed = true;
+                entry.with.lapsed = true;
             }
         }
-        self.holders.retain(|holder| !rules::has_expired(holder.expires, now));
-        self.queue.retain(|entry| !rules::has_expired(entry.expires, now));
+        self.name.forget_expired(now);
     }
 
     /// Offers the name to all at the head of the queue that fit together with who holds it. Returns them.
     pub fn admit(&mut self, now: Time, mutant: Option<Mutant>) -> Vec<Id> {
         let mut admitted = Vec::new();
-        let passed_over = |entry: &&Entry| !entry.lapsed;
-        for entry in self.queue.iter().filter(passed_over) {
-            if self.holders.iter().any(|holder| holder.id == entry.id) {
-                continue;
-            }
-            if !self.fits(entry.kind, entry.replaces, mutant) {
-                match mutant {
-                    Some(Mutant::ReadersPassWriters) if entry.kind == Kind::Exclusive => continue,
-                    Some(Mutant::SmallPassesLarge) if matches!(entry.kind, Kind::Permits(..)) => continue,
-                    _ => break,
-                }
-            }
-            admitted.push(entry.id);
-            self.holders.push(Holder {
-                id: entry.id,
-                kind: entry.kind,
-                token: None,
+        while let Some(Wanted { holder, mode, .. }) = self.next(mutant) {
+            admitted.push(holder);
+            self.name.holds.push(HoldRecord {
+                holder,
+                mode,
                 expires: rules::prolonged(now, now, units(GRACE)),
+                grant: Grant(None),
                 replaced: None,
             });
         }
         admitted
     }
 
-    /// Whether this fits with all who hold the name, apart from what it replaces.
-    pub fn fits(&self, kind: Kind, replaces: Option<Id>, mutant: Option<Mutant>) -> bool {
-        let others = self.holders.iter().filter(|holder| Some(holder.id) != replaces);
-        let as_held = |holder: &Holder| match holder.kind {
-            Kind::Upgradable if mutant == Some(Mutant::TwoUpgraders) => Mode::Shared,
-            kind => kind.mode(),
+    /// The next that is offered the name.
+    fn next(&self, mutant: Option<Mutant>) -> Option<Wanted<Id>> {
+        let passes = |entry: &Entry| match mutant {
+            Some(Mutant::ReadersPassWriters) => entry.wanted.mode == Mode::Exclusive,
+            Some(Mutant::SmallPassesLarge) => matches!(entry.wanted.mode, Mode::Permits(_)),
+            _ => false,
         };
-        rules::fits(others.map(as_held), kind.mode())
+        let stands_in_the_way = |entry: &Entry| !passes(entry) || self.name.fits(&entry.wanted);
+        let waits = |entry: &Entry| !entry.with.lapsed && stands_in_the_way(entry);
+        if mutant != Some(Mutant::TwoUpgraders) {
+            return Some(self.name.admitted(waits).first()?.wanted);
+        }
+        // All who hold it to upgrade it are taken for readers.
+        let mut name = self.name.clone();
+        let upgradable = name.holds.iter_mut().filter(|hold| hold.mode == Mode::Upgradable);
+        upgradable.for_each(|hold| hold.mode = Mode::Shared);
+        Some(name.admitted(waits).first()?.wanted)
     }
 
-    fn acquire(
-        &mut self,
-        (id, kind, replaces): (Id, Kind, Option<Id>),
-        now: Time,
-        mutant: Option<Mutant>,
-        wakes: &mut Vec<(Id, Time)>,
-    ) -> Reply {
+    fn acquire(&mut self, wanted: Wanted<Id>, now: Time, mutant: Option<Mutant>, wakes: &mut Vec<(Id, Time)>) -> Reply {
+        let id = wanted.holder;
         if self.dead.contains(id) {
             return Reply::Lost;
         }
-        let base_is_gone = replaces.is_some_and(|base| !self.holds(base)) && !self.holds(id);
+        let base_is_gone = wanted.replaces.is_some_and(|base| !self.holds(base)) && !self.holds(id);
         if base_is_gone && mutant != Some(Mutant::UpgradeOfNothing) {
-            self.queue.retain(|entry| entry.id != id);
+            self.name.leave(id);
             self.admit_and_tell(now, mutant, wakes);
             return Reply::Lost;
         }
         if !self.holds(id) {
-            self.enter((id, kind, replaces), now);
+            self.enter(wanted, now);
             self.admit_and_tell(now, mutant, wakes);
         }
-        let Some(at) = self.holders.iter().position(|holder| holder.id == id) else {
+        if !self.holds(id) {
             return Reply::Busy(self.next_look(id, now));
-        };
-        // Confirmed or repeated.
-        self.queue.retain(|entry| entry.id != id);
-        let base = self.holders.iter().find(|holder| Some(holder.id) == replaces);
-        let base = base.and_then(|base| Some((base.id, base.token?)));
-        let holder = &mut self.holders[at];
-        holder.expires = rules::prolonged(holder.expires, now, units(TTL));
-        let token = match holder.token {
-            Some(token) => token,
-            None if base.is_some() && mutant == Some(Mutant::UpgradeKeepsToken) => {
-                let token = base.map_or(0, |(_, token)| token);
-                (holder.token, holder.replaced) = (Some(token), base);
-                token
-            }
-            None => {
-                self.stored = rules::next_token(self.stored, 0, None).map_or(self.stored, u64::from);
-                holder.token = Some(self.stored);
-                holder.replaced = base;
-                self.stored
-            }
-        };
-        self.holders.retain(|holder| Some(holder.id) != replaces);
-        // A late repeat of its acquire must not take the name again.
-        if let Some((base, _)) = base.filter(|_| mutant != Some(Mutant::ReplacedIsNotRetired)) {
-            self.dead.insert(base);
         }
+        // Confirmed or repeated.
+        self.name.leave(id);
+        self.name.renew(id, now, units(TTL));
+        let base = wanted.replaces.filter(|_| !self.has_confirmed(id));
+        let base = base.and_then(|base| self.name.end(base)).filter(|base| !is_offer(base));
+        // A late repeat of its acquire must not take the name again.
+        if let Some(base) = base.as_ref().filter(|_| mutant != Some(Mutant::ReplacedIsNotRetired)) {
+            self.dead.insert(base.holder);
+        }
+        let kept = base.as_ref().and_then(|base| base.grant.0);
+        let next = rules::next_token(self.stored, 0, None).map_or(self.stored, u64::from);
+        let Some(hold) = self.name.hold_of(id) else {
+            return Reply::Lost;
+        };
+        let token = match (hold.grant.0, kept) {
+            (Some(token), _) => return Reply::Granted(token),
+            (None, Some(kept)) if mutant == Some(Mutant::UpgradeKeepsToken) => kept,
+            _ => {
+                self.stored = next;
+                next
+            }
+        };
+        hold.grant = Grant(Some(token));
+        // Nobody asks how long what it replaced would have lasted.
+        let base = base.map(|base| Holder {
+            expires: Time(0),
+            ..base
+        });
+        hold.replaced = base.map(Box::new);
         Reply::Granted(token)
     }
 
     /// Enters the queue at its end, an upgrade at its head; or refreshes the entry.
-    fn enter(&mut self, (id, kind, replaces): (Id, Kind, Option<Id>), now: Time) {
-        let expires = rules::prolonged(now, now, units(ENTRY_TTL));
-        if let Some(entry) = self.queue.iter_mut().find(|entry| entry.id == id) {
-            (entry.expires, entry.lapsed) = (expires, false);
-            return;
-        }
-        let at = if replaces.is_some() { 0 } else { self.queue.len() };
-        let entry = Entry {
-            id,
-            kind,
-            expires,
-            replaces,
-            lapsed: false,
-        };
-        self.queue.insert(at, entry);
+    fn enter(&mut self, wanted: Wanted<Id>, now: Time) {
+        let entry = self.name.enter(QueueEntry {
+            wanted,
+            expires: Some(rules::prolonged(now, now, units(ENTRY_TTL))),
+            with: Place::default(),
+        });
+        entry.with.lapsed = false;
     }
 
     /// When something that stands in its way ends at the earliest.
     fn next_look(&self, id: Id, now: Time) -> Time {
-        let ahead = self.queue.iter().take_while(|entry| entry.id != id);
-        let ends = ahead.map(|entry| entry.expires);
-        let ends = ends.chain(self.holders.iter().map(|holder| holder.expires));
-        ends.min().unwrap_or(now)
+        let ahead = self.name.queue.iter().take_while(|entry| entry.wanted.holder != id);
+        let ends = ahead.filter_map(|entry| entry.expires);
+        ends.chain(self.name.next_end()).min().unwrap_or(now)
     }
 
     fn admit_and_tell(&mut self, now: Time, mutant: Option<Mutant>, wakes: &mut Vec<(Id, Time)>) {
         // An upgrade of nothing can never be granted. Its client has seen its own lease end.
-        let ids = self.holders.iter().map(|holder| holder.id).collect::<Vec<_>>();
-        self.queue.retain(|entry| {
-            let may_be = entry.replaces.is_none_or(|base| ids.contains(&base));
-            may_be || ids.contains(&entry.id) || mutant == Some(Mutant::UpgradeOfNothing)
+        let NameState { holds, queue } = &mut self.name;
+        let holds = |id: Id| holds.iter().any(|hold| hold.holder == id);
+        queue.retain(|entry| {
+            let may_be = entry.wanted.replaces.is_none_or(holds);
+            may_be || holds(entry.wanted.holder) || mutant == Some(Mutant::UpgradeOfNothing)
         });
         let mut admitted = self.admit(now, mutant);
         if mutant == Some(Mutant::OneIsTold) {
@@ -209,43 +190,33 @@ impl Server {
         }
         wakes.extend(admitted.into_iter().map(|id| (id, now)));
         // If an offer lapses, the next one has to look.
-        let offers = self.holders.iter().filter(|holder| holder.token.is_none());
-        let waits = |entry: &&Entry| !entry.lapsed && !self.holds(entry.id);
-        let stand_by = who_is_next(
-            self.queue
-                .iter()
-                .filter(waits)
-                .map(|entry| (entry.id, Some(entry.expires))),
-            now,
-        );
+        let offers = self.name.holds.iter().filter(|hold| is_offer(hold));
+        let waits = |entry: &&Entry| !entry.with.lapsed && !self.holds(entry.wanted.holder);
+        let waiting = self.name.queue.iter().filter(waits);
+        let stand_by = who_is_next(waiting.map(|entry| (entry.wanted.holder, entry.expires)), now);
         if let (Some(lapses), Some(stand_by)) = (offers.map(|offer| offer.expires).min(), stand_by) {
             wakes.push((stand_by, lapses));
         }
     }
 
     fn renew(&mut self, id: Id, now: Time, mutant: Option<Mutant>) -> Reply {
-        let mut found = false;
-        for holder in &mut self.holders {
-            let is_mine = holder.id == id && holder.token.is_some();
-            found |= is_mine;
-            if is_mine || mutant == Some(Mutant::RenewsAll) {
-                holder.expires = rules::prolonged(holder.expires, now, units(TTL));
-            }
+        if mutant == Some(Mutant::RenewsAll) {
+            let holds = self.name.holds.iter_mut();
+            holds.for_each(|hold| hold.expires = rules::prolonged(hold.expires, now, units(TTL)));
         }
-        if found { Reply::Done } else { Reply::Lost }
+        match self.has_confirmed(id) && self.name.renew(id, now, units(TTL)) {
+            true => Reply::Done,
+            false => Reply::Lost,
+        }
     }
 
     fn end(&mut self, id: Id, now: Time, mutant: Option<Mutant>, wakes: &mut Vec<(Id, Time)>) -> Reply {
         self.dead.insert(id);
-        self.queue.retain(|entry| entry.id != id);
-        // It is not to be put back.
-        for holder in &mut self.holders {
-            holder.replaced.take_if(|(base, _)| *base == id);
+        self.name.leave(id);
+        let held = self.name.end(id).is_some();
+        if held && mutant == Some(Mutant::FirstReaderFrees) {
+            self.name.holds.retain(|hold| hold.mode != Mode::Shared);
         }
-        let held = self.holds(id);
-        let frees_all = held && mutant == Some(Mutant::FirstReaderFrees);
-        self.holders
-            .retain(|holder| holder.id != id && !(frees_all && holder.kind == Kind::Shared));
         self.admit_and_tell(now, mutant, wakes);
         if held { Reply::Done } else { Reply::Lost }
     }
@@ -261,17 +232,13 @@ impl Server {
     ) -> Reply {
         if mutant == Some(Mutant::CancelLeavesPermit) {
             self.dead.insert(id);
-            self.queue.retain(|entry| entry.id != id);
+            self.name.leave(id);
             return Reply::Done;
         }
-        let upgraded = self
-            .holders
-            .iter_mut()
-            .find(|holder| holder.id == id && replaces.is_some());
-        if let Some(holder) = upgraded.filter(|_| mutant != Some(Mutant::AbandonedUpgradeEndsAll))
-            && let Some((base, token)) = holder.replaced.take()
+        if replaces.is_some()
+            && mutant != Some(Mutant::AbandonedUpgradeEndsAll)
+            && let Some(base) = self.name.undo(id)
         {
-            (holder.id, holder.kind, holder.token) = (base, Kind::Upgradable, Some(token));
             self.dead.remove(base);
         }
         self.end(id, now, mutant, wakes);
@@ -279,24 +246,24 @@ impl Server {
     }
 
     fn downgrade(&mut self, id: Id, now: Time, mutant: Option<Mutant>, wakes: &mut Vec<(Id, Time)>) -> Reply {
-        let is_mine = |holder: &Holder| holder.id == id && holder.token.is_some();
-        let Some(at) = self.holders.iter().position(is_mine) else {
+        if !self.has_confirmed(id) || !self.name.downgrade(id, now, units(TTL)) {
             return Reply::Lost;
-        };
-        let holder = &mut self.holders[at];
-        holder.kind = Kind::Shared;
-        holder.replaced = None;
-        holder.expires = rules::prolonged(holder.expires, now, units(TTL));
+        }
         match mutant {
             Some(Mutant::DowngradeTellsNobody) => {}
             // A shared hold of its own, which comes after the queue.
             Some(Mutant::DowngradeLetsWriterIn) => {
-                let hold = self.holders.remove(at);
-                self.enter((id, Kind::Shared, None), now);
+                let hold = self.name.end(id);
+                let wanted = Wanted {
+                    holder: id,
+                    mode: Mode::Shared,
+                    replaces: None,
+                };
+                self.enter(wanted, now);
                 self.admit_and_tell(now, mutant, wakes);
-                if let Some(offer) = self.holders.iter_mut().find(|holder| holder.id == id) {
+                if let (Some(offer), Some(hold)) = (self.name.hold_of(id), hold) {
                     *offer = hold;
-                    self.queue.retain(|entry| entry.id != id);
+                    self.name.leave(id);
                 }
             }
             _ => self.admit_and_tell(now, mutant, wakes),
@@ -305,6 +272,15 @@ impl Server {
     }
 
     fn holds(&self, id: Id) -> bool {
-        self.holders.iter().any(|holder| holder.id == id)
+        self.name.holds.iter().any(|hold| hold.holder == id)
     }
+
+    fn has_confirmed(&self, id: Id) -> bool {
+        self.name.holds.iter().any(|hold| hold.holder == id && !is_offer(hold))
+    }
+}
+
+/// Whether its waiter has not confirmed it yet.
+pub fn is_offer(hold: &Holder) -> bool {
+    hold.grant == Grant(None)
 }

@@ -199,11 +199,13 @@ impl ModesModel {
             _ => {}
         }
         // Who let an offer lapse keeps its place, but no claim to be next; who let an entry expire comes anew.
-        for entry in state.server.queue.iter().filter(|entry| entry.lapsed) {
-            state.processes[entry.id.client()].steady = false;
+        let queue = &state.server.name.queue;
+        for entry in queue.iter().filter(|entry| entry.with.lapsed) {
+            state.processes[entry.wanted.holder.client()].steady = false;
         }
-        let queue = &state.server.queue;
-        state.order.retain(|id| queue.iter().any(|entry| entry.id == *id));
+        state
+            .order
+            .retain(|id| queue.iter().any(|entry| entry.wanted.holder == *id));
         reply
     }
 
@@ -295,9 +297,12 @@ impl State {
         // Nobody that came earlier is kept out by this hold, unless it is offered the name already.
         let earlier = self.order.iter().take_while(|waiting| **waiting != id);
         let kept_out = |waiting: &Id| {
-            let is_offered = self.server.holders.iter().any(|holder| holder.id == *waiting);
-            let entry = self.server.queue.iter().find(|entry| entry.id == *waiting);
-            let fits = entry.is_none_or(|entry| self.server.fits(entry.kind, entry.replaces, None));
+            let name = &self.server.name;
+            let is_offered = name.holds.iter().any(|hold| hold.holder == *waiting);
+            let mut entries = name.queue.iter().map(|entry| entry.wanted);
+            let fits = entries
+                .find(|wanted| wanted.holder == *waiting)
+                .is_none_or(|wanted| name.fits(&wanted));
             self.processes[waiting.client()].steady && !is_offered && !fits
         };
         self.starved |= replaces.is_none() && earlier.into_iter().any(kept_out);
