@@ -18,7 +18,7 @@ pub(super) enum Handle {
 #[derive(Debug)]
 pub(super) enum AnyGuard {
     Plain(Guard),
-    Upgradable(UpgradableGuard),
+    Upgradable(Box<UpgradableGuard>),
 }
 
 impl Handle {
@@ -76,7 +76,7 @@ impl From<Guard> for AnyGuard {
 
 impl From<UpgradableGuard> for AnyGuard {
     fn from(guard: UpgradableGuard) -> Self {
-        Self::Upgradable(guard)
+        Self::Upgradable(Box::new(guard))
     }
 }
 
