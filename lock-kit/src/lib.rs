@@ -7,6 +7,7 @@
 //! - [`claims`]: acquires that were never answered, which the server may execute after their end;
 //! - [`clean_up`]: when what nobody needs any more is deleted;
 //! - [`pacing`]: when a waiter asks its server again;
+//! - [`panics`]: panics of drivers as errors;
 //! - [`runtime`]: whether anybody drives the runtime of a connection;
 //! - [`fence`]: the rule by which a fence admits holders;
 //! - [`url`]: parameters of URLs and their values, special characters, and the errors for them;
@@ -23,5 +24,6 @@ pub mod clean_up;
 pub mod fence;
 pub mod identify;
 pub mod pacing;
+pub mod panics;
 pub mod runtime;
 pub mod url;

@@ -1,11 +1,9 @@
 //! The driver's errors, and what each of them means for a lock.
 
-use std::any::Any;
-use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
-use futures_util::FutureExt;
 use lock_core::{Error, ErrorKind};
+use lock_kit::panics::catch;
 use zookeeper_client::Error as DriverError;
 
 use crate::connection::MAX_PATH_BYTES;
@@ -175,20 +173,10 @@ pub(crate) fn ttl_too_short(ttl: Duration, timeout: Duration) -> Error {
 }
 
 /// Runs `work`. If it panics, the panic's text is the error's source.
-///
-/// What `work` shares with others must be whole after a panic.
 pub(crate) async fn catch_panic<T>(work: impl Future<Output = T>) -> Result<T, Error> {
-    let caught = AssertUnwindSafe(work).catch_unwind().await;
-    caught.map_err(|panic| {
-        let message = "a background task of the ZooKeeper backend panicked: please report it";
-        Error::new(ErrorKind::Unexpected, message).with_source(text(&*panic))
-    })
-}
-
-fn text(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "a panic without a text".to_owned())
+    let message = "a background task of the ZooKeeper backend panicked: please report it";
+    let caught = catch(work).await;
+    caught.map_err(|text| Error::new(ErrorKind::Unexpected, message).with_source(text))
 }
 
 #[cfg(test)]
@@ -219,22 +207,5 @@ mod tests {
         assert!(lock_error(DriverError::SessionExpired).is_retryable());
         assert!(lock_error(DriverError::Throttled).is_retryable());
         assert!(!lock_error(DriverError::MarshallingError).is_retryable());
-    }
-
-    #[tokio::test]
-    async fn a_panic_is_an_error_with_its_text_as_source() {
-        assert_eq!(catch_panic(async { 1 }).await.unwrap(), 1);
-        let plain: fn() = || panic!("plain");
-        let formatted: fn() = || panic!("number {}", 7);
-        let other: fn() = || std::panic::panic_any(7);
-        for (panic, text) in [
-            (plain, "plain"),
-            (formatted, "number 7"),
-            (other, "a panic without a text"),
-        ] {
-            let error = catch_panic(async { panic() }).await.unwrap_err();
-            assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Unexpected, false));
-            assert_eq!(error.cause().unwrap().to_string(), text);
-        }
     }
 }

@@ -1,16 +1,14 @@
 //! The task that connects and reconnects.
 
-use std::any::Any;
-use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use lock_core::{Error, ErrorKind};
 use lock_kit::backoff::{DIAL_SPACING, pauses};
+use lock_kit::panics::catch;
 use lock_kit::runtime::RuntimeCheck;
 use redis::{RedisResult, Value};
 use tokio::sync::Notify;
@@ -111,12 +109,11 @@ impl Supervisor {
         {
             return Err(why);
         }
-        let dialing = AssertUnwindSafe(shared.dialer.dial()).catch_unwind();
-        match timeout(limit, dialing).await {
+        match timeout(limit, catch(shared.dialer.dial())).await {
             Ok(Ok(dialed)) => dialed,
             Ok(Err(panic)) => {
                 let what = format!("connecting to Redis at {} panicked", shared.dialer);
-                Err(Error::new(ErrorKind::Unexpected, what).with_source(text(&*panic)))
+                Err(Error::new(ErrorKind::Unexpected, what).with_source(panic))
             }
             Err(_elapsed) => Err(cut_short.unwrap_or_else(|| self.unanswered(&format!("within {limit:?}")))),
         }
@@ -253,13 +250,6 @@ impl Drop for Supervisor {
             self.shared.end(&session, &why);
         }
     }
-}
-
-/// The message of a panic.
-fn text(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<String>().map(String::as_str);
-    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
-    text.unwrap_or("a panic without a text").to_owned()
 }
 
 /// How long to wait before connecting again after `failures` in a row if nobody requests a connection meanwhile: not at all
