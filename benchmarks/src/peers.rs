@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use benchmarks_load::{Figures, Result, Workload};
+use benchmarks_programs::Program;
 use serde_json::{Map, Value};
 use tokio::sync::Mutex;
-
-pub(crate) use self::build::Program;
 
 use self::build::Family;
 use self::process::Process;
@@ -137,7 +136,7 @@ impl Peers {
             subject: peer.name.into(),
             participant: started.clone().and_then(|process| {
                 let process = process.try_lock().map_err(|_| "it is busy".to_owned())?;
-                let candidates = TakeOver::new(process.program().electing(), peer.name, end);
+                let candidates = TakeOver::new(build::electing(process.program()), peer.name, end);
                 Ok(Box::new(candidates) as Box<dyn Participant>)
             }),
             is_optional: true,

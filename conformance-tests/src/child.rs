@@ -30,15 +30,18 @@ pub(crate) struct Child {
 impl Child {
     /// Starts one that does this job.
     pub(crate) fn start(cx: &Cx, job: &Job) -> Result<Self, Stop> {
-        let mut process = Command::new(std::env::current_exe().or_fail("find this program")?)
+        let mut command = Command::new(std::env::current_exe().or_fail("find this program")?);
+        command
             .args([cx.test(), "--exact", "--nocapture", "--test-threads=1"])
             .env(ADDRESS, cx.address()?)
             .env(NAMESPACE, cx.namespace())
             .env(JOB, job.to_string())
             .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .or_fail("start a child process")?;
+            .stdout(Stdio::piped());
+        // A subject whose client is a process of its own starts it in the same group, which is killed and paused as one.
+        #[cfg(unix)]
+        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        let mut process = command.spawn().or_fail("start a child process")?;
         let (Some(commands), Some(output)) = (process.stdin.take(), process.stdout.take()) else {
             return Err(Stop::assertion("a child process without its pipes"));
         };
@@ -80,6 +83,8 @@ impl Child {
 
     /// Ends it at once, as `kill -9` does.
     pub(crate) fn kill(&mut self) -> Result<(), Stop> {
+        #[cfg(unix)]
+        self.signal(rustix::process::Signal::KILL)?;
         self.process.kill().or_fail("kill a child process")?;
         self.process.wait().or_fail("wait for a child process").map(drop)
     }
@@ -99,7 +104,7 @@ impl Child {
     #[cfg(unix)]
     fn signal(&self, signal: rustix::process::Signal) -> Result<(), Stop> {
         let signalled = match rustix::process::Pid::from_raw(self.process.id().cast_signed()) {
-            Some(pid) => rustix::process::kill_process(pid, signal).map_err(std::io::Error::from),
+            Some(pid) => rustix::process::kill_process_group(pid, signal).map_err(std::io::Error::from),
             None => Err(std::io::Error::other("no such process")),
         };
         signalled.or_fail("signal a child process")
@@ -121,13 +126,15 @@ impl Child {
 impl Drop for Child {
     fn drop(&mut self) {
         // It has ended already where these fail.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+        if let Ok(None) = self.process.try_wait() {
+            let _ = self.kill();
+        }
     }
 }
 
 /// Does the job and ends the process, if this is a child; else comes back.
-pub(crate) fn run_as_child<H: Harness>() {
+#[doc(hidden)]
+pub fn run_as_child<H: Harness>() {
     let (Ok(address), Ok(namespace), Ok(job)) = (std::env::var(ADDRESS), std::env::var(NAMESPACE), std::env::var(JOB))
     else {
         return;

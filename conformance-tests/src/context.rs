@@ -165,7 +165,9 @@ impl Cx {
 
     /// A client that holds nothing, to look at the server.
     pub(crate) async fn observer(&self) -> &Arc<dyn Subject> {
-        self.observer.get_or_init(|| self.subject()).await
+        self.observer
+            .get_or_init(|| self.harness.observer(&self.namespace))
+            .await
     }
 
     /// Who has the name, as a client of its own sees it.

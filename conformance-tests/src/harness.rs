@@ -48,6 +48,15 @@ pub trait Harness: Debug + Send + Sync + 'static {
     /// Never dropped half-way.
     async fn subject(&self, namespace: &str, route: &Route) -> Arc<dyn Subject>;
 
+    /// The client with which a case looks at the server, and learns what the library can do. By default one like any other. A
+    /// harness whose clients take long to start has it ready: the case may ask for it while a hold's TTL runs.
+    ///
+    /// # Cancel safety
+    /// Never dropped half-way.
+    async fn observer(&self, namespace: &str) -> Arc<dyn Subject> {
+        self.subject(namespace, &Route::Direct).await
+    }
+
     /// Ends the hold of this name at the server, without its holder. If the server allows it, the holder's clients and
     /// connections stay alive.
     ///

@@ -175,6 +175,8 @@ pub use write_side::WriteSide;
 pub use yielding::Yielding;
 
 #[doc(hidden)]
+pub use child::run_as_child;
+#[doc(hidden)]
 pub use run::{one_permit_test, subject_test, test};
 
 mod case;

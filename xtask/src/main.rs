@@ -8,6 +8,7 @@ use clap::{Parser, Subcommand};
 
 mod beside;
 mod guarantees;
+mod peers;
 mod release;
 mod servers;
 mod test;
@@ -40,6 +41,13 @@ enum Subcommands {
     },
     /// Starts the servers of the test bed, asks polylock what they keep, and writes it into docs/guarantees.md and README.md
     Guarantees,
+    /// Runs cases of the conformance suite against other lock libraries, and writes docs/peers.md. Needs Go, Java with Maven, and
+    /// Python 3
+    Peers {
+        /// `--help` lists them
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        options: Vec<String>,
+    },
     /// Builds all crates from their packages and their documentation as docs.rs does, and prints the commands that publish them. It
     /// publishes nothing
     Release,
@@ -63,6 +71,7 @@ fn main() -> ExitCode {
         Subcommands::Servers { install } => servers::run(install),
         Subcommands::Beside { commit } => beside::run(&commit),
         Subcommands::Guarantees => guarantees::run(),
+        Subcommands::Peers { options } => peers::run(&options),
         Subcommands::Release => release::run(),
         Subcommands::Test { install, offline, all } => test::run(test::Options { install, offline, all }),
     };

@@ -4,12 +4,11 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use benchmarks_load::Result;
+use benchmarks_programs::Program;
 use serde_json::{Map, Value};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
-use tokio::process::{Child, ChildStdin, ChildStdout};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::time::timeout;
-
-use super::build::Program;
 
 #[derive(Debug)]
 pub(crate) struct Process {
@@ -24,8 +23,7 @@ pub(crate) struct Process {
 
 impl Process {
     pub(crate) async fn start(program: Program, patience: Duration) -> Result<Self> {
-        let mut child = program
-            .command()
+        let mut child = Command::from(program.command())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .kill_on_drop(true)

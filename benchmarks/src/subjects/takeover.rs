@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use benchmarks_load::{Figures, Result, Unit};
+use benchmarks_programs::Program;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
-use tokio::process::{Child, ChildStdin, ChildStdout};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::time::{sleep, timeout};
 
 use crate::candidate::CANDIDATE;
 use crate::entry::Backend;
 use crate::participant::Participant;
-use crate::peers::Program;
 use crate::workload::LeaderEnd;
 
 /// The TTL of everybody, and the timeout of their sessions: polylock's default on ZooKeeper.
@@ -112,8 +112,7 @@ struct Candidate {
 impl Candidate {
     /// Starts one, which campaigns.
     async fn start(program: &Program) -> Result<Self> {
-        let mut child = program
-            .command()
+        let mut child = Command::from(program.command())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .kill_on_drop(true)

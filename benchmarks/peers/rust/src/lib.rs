@@ -1,0 +1,3 @@
+//! What the programs of `src/bin` share.
+
+pub mod conformance;
