@@ -149,8 +149,7 @@ impl<'a> Round<'a> {
             .flatten()
             .filter(|asked| asked.answer.is_some())
             .count();
-        let rest = |node: &usize| self.asked[*node].is_none() && self.failed[*node].is_none();
-        let rest: Vec<usize> = (0..self.asked.len()).filter(rest).collect();
+        let rest = self.rest();
         if !self.only_suspected || answered + rest.len() < self.client.needed() {
             return false;
         }
@@ -167,18 +166,30 @@ impl<'a> Round<'a> {
     }
 
     /// Asks those that were left out because they are suspected, if the others cannot be a majority. Returns whether any was.
+    ///
+    /// A node that was not asked is no hope, also if its suspicion has ended meanwhile: the votes would wait for it in vain.
     pub(crate) fn ask_spare_nodes(&mut self) -> bool {
-        let hopeful = |answer: &Answer| matches!(answer, Answer::Granted | Answer::None);
-        let hopes = self.answers().iter().filter(|answer| hopeful(answer)).count();
+        let answers = self.answers();
+        let is_hope = |node: &usize| match answers[*node] {
+            Answer::Granted => true,
+            Answer::None => self.asked[*node].is_some(),
+            Answer::Busy | Answer::Failed => false,
+        };
+        let hopes = (0..answers.len()).filter(is_hope).count();
         if self.only_anchor || self.only_suspected || hopes >= self.client.needed() {
             return false;
         }
-        let spare = |node: &usize| self.asked[*node].is_none() && self.failed[*node].is_none();
-        let spare: Vec<usize> = (0..self.asked.len()).filter(spare).collect();
+        let spare = self.rest();
         for node in &spare {
             self.ask(*node, Ask::Once);
         }
         !spare.is_empty()
+    }
+
+    /// The nodes that were not asked and have not failed.
+    fn rest(&self) -> Vec<usize> {
+        let rest = |node: &usize| self.asked[*node].is_none() && self.failed[*node].is_none();
+        (0..self.asked.len()).filter(rest).collect()
     }
 
     /// The anchor has voted: from now on the answers of the others count, or that they are suspected.
@@ -252,7 +263,10 @@ impl<'a> Round<'a> {
         if let Some(floor) = request.token_floor() {
             options = options.token_above(floor);
         }
-        if let Some(adopted) = self.live().filter_map(|vote| vote.token()).max() {
+        // One that waits may outlast the votes, and a grant then adopts no token without the node's clock: the nodes may have
+        // granted larger ones and lost their data since.
+        let adopted = self.live().filter_map(|vote| vote.token()).max();
+        if let Some(adopted) = adopted.filter(|_| ask != Ask::Forever) {
             options = options.token_at_least(adopted);
         }
         self.take_back(node);

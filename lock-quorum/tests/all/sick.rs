@@ -1,11 +1,12 @@
 //! One client or one node that is ill, beside others that are well.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use lock_core::Locker;
 use lock_quorum::rules;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::support::{Client, Servers, TTL};
 
@@ -203,6 +204,48 @@ async fn a_silent_node_is_suspected_by_whoever_did_not_wait_for_it() {
     lock.acquire().await.unwrap().release().await.unwrap();
     let [acquires, ..] = servers.counts.take();
     assert_eq!(acquires, 2, "it is not asked while it is suspected");
+}
+
+/// The request has asked the others alone, and one of them refuses it.
+#[tokio::test(start_paused = true)]
+async fn a_node_whose_suspicion_ends_during_a_request_is_asked() {
+    for early in 0..20 {
+        let servers = Servers::new(3);
+        let client = servers.client();
+        let (lock, order) = (client.locks.lock("a"), order());
+        client.links[order[0]].cut();
+        let suspected = Instant::now();
+        lock.acquire().await.unwrap().release().await.unwrap();
+        client.links[order[0]].heal();
+        servers.servers[order[2]].hold_elsewhere("a", TTL).unwrap();
+        order[1..]
+            .iter()
+            .for_each(|node| client.links[*node].delay(Duration::from_millis(5)));
+        sleep_until(suspected + rules::suspicion(TTL) - Duration::from_millis(early)).await;
+        let granted = timeout(TTL / 6, lock.acquire()).await;
+        assert!(granted.is_ok(), "{early} ms before the suspicion ends");
+    }
+}
+
+/// A majority was suspected, so the anchor is asked after another node has voted. That vote is given back, as the anchor is taken.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_waits_adopts_no_token() {
+    let servers = Servers::new(3);
+    let (client, order) = (servers.client(), order());
+    order[1..].iter().for_each(|node| client.links[*node].cut());
+    client.locks.lock("a").try_acquire().await.unwrap_err();
+    order[1..].iter().for_each(|node| client.links[*node].heal());
+    for node in [order[0], order[2]] {
+        servers.servers[node].hold_elsewhere("a", TTL).unwrap();
+    }
+    let lock = client.locks.lock("a");
+    let waiting = tokio::spawn(async move { lock.acquire().await.unwrap() });
+    servers.until_waiting(order[0], "a").await;
+    assert_eq!(servers.counts.adopting_waiters.load(Ordering::SeqCst), 0);
+    for node in [order[0], order[2]] {
+        servers.servers[node].take_away("a").unwrap();
+    }
+    waiting.await.unwrap().release().await.unwrap();
 }
 
 /// As while a node is added: the one process lists it, and the other one does not yet. Each reaches only a majority of its list.
