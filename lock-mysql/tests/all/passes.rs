@@ -203,10 +203,11 @@ async fn a_killed_hold_is_passed_on_to_nobody_who_came_after_the_next_grant() {
         others.lock("other").acquire().await.unwrap().release().await.unwrap();
         let turns = taking_turns(&locks, &grants);
         until("taken in turns", async || grants.lock().unwrap().len() > 8).await;
-        // It may be between two holders, or be killed as it is released.
+        // A connection of theirs: nobody else has asked yet. It may be between two holders, or be killed as it is released.
+        let connection = observer.holder("a").await;
         let elsewhere = others.lock("a");
         let mut next = tokio::spawn(async move { elsewhere.acquire().await.unwrap() });
-        if let Some(connection) = observer.holder("a").await {
+        if let Some(connection) = connection {
             observer.try_run(&format!("KILL CONNECTION {connection}")).await;
         }
         let next = soon("granted elsewhere", &mut next).await.unwrap();
