@@ -225,6 +225,7 @@ impl Round {
         let mut options = RequestOptions::new(request.name().clone(), terms.terms())
             .mode(request.mode())
             .fixed(request.is_fixed())
+            .shows_token(request.shows_token())
             .waits(false)
             .token_at_least(self.token);
         if missing.was_live {

@@ -7,7 +7,7 @@ use lock_core::LockName;
 use lock_core::backend::DistributedLock;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::support::Servers;
+use crate::support::{Servers, TTL};
 
 #[tokio::test(start_paused = true)]
 async fn an_observer_hears_of_each_leader_elsewhere_while_a_node_is_down() {
@@ -39,6 +39,24 @@ async fn the_nodes_are_to_show_the_token_of_a_leader_and_no_other() {
     assert_eq!(servers.counts.shown.load(Ordering::SeqCst), 0);
     let _term = client.locks.election("b").campaign().await.unwrap();
     assert_eq!(servers.counts.shown.load(Ordering::SeqCst), 3);
+}
+
+/// A node that was away when the leader was elected, and has voted since.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_votes_later_shows_the_token_as_well() {
+    let servers = Servers::new(3);
+    let client = servers.client();
+    client.links[2].cut();
+    let _term = client.locks.election("b").campaign().await.unwrap();
+    assert_eq!(servers.counts.shown.load(Ordering::SeqCst), 3);
+    client.links[2].heal();
+    let votes = async {
+        while servers.holder(2, "b").await.is_none() {
+            sleep(Duration::from_secs(1)).await;
+        }
+    };
+    timeout(TTL, votes).await.expect("it votes");
+    assert_eq!(servers.counts.shown.load(Ordering::SeqCst), 4);
 }
 
 /// The vote that decides may be at a node that was not asked: one that is believed to be silent for five seconds.
