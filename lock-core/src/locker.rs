@@ -19,8 +19,6 @@ use crate::options::CheckedLock;
 use crate::options::limits::Limits;
 use crate::own_hold::OwnHold;
 use crate::runtime;
-use crate::rw_lock::RwLock;
-use crate::semaphore::Semaphore;
 use crate::sync::Arc;
 use crate::sync::time::timeout;
 use crate::time::within;
@@ -188,37 +186,6 @@ impl Locker {
     /// ```
     pub fn lock(&self, name: impl AsRef<str>) -> Lock {
         Lock::new(self.clone(), LockName::new(name), self.options.clone())
-    }
-
-    /// The reader-writer lock with this name. Does no I/O; `acquire` reports an invalid name, and a backend without shared holds.
-    ///
-    /// # Examples
-    /// ```
-    /// # use lock_core::{Locker, MemoryBackend};
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
-    /// # let locks = Locker::new(MemoryBackend::new());
-    /// let guard = locks.rw_lock("catalog").read().acquire().await?;
-    /// guard.release().await?;
-    /// # Ok(()) }
-    /// ```
-    pub fn rw_lock(&self, name: impl AsRef<str>) -> RwLock {
-        RwLock::new(self.lock(name))
-    }
-
-    /// The semaphore with this name, whose holders together take at most `limit` permits. Does no I/O; `acquire` reports an
-    /// invalid name, and a backend without semaphores.
-    ///
-    /// # Examples
-    /// ```
-    /// # use lock_core::{Locker, MemoryBackend};
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
-    /// # let locks = Locker::new(MemoryBackend::new());
-    /// let two = locks.semaphore("api", 10).permits(2).acquire().await?;
-    /// two.release().await?;
-    /// # Ok(()) }
-    /// ```
-    pub fn semaphore(&self, name: impl AsRef<str>, limit: u32) -> Semaphore {
-        Semaphore::new(self.lock(name), limit)
     }
 
     /// Who holds this name and how, as the server sees it. For people and dashboards: it may have changed when it arrives.

@@ -3,6 +3,7 @@
 use self::upgradable::UpgradableLock;
 use crate::backend::Mode;
 use crate::lock::Lock;
+use crate::locker::Locker;
 
 pub(crate) mod upgradable;
 
@@ -36,6 +37,23 @@ pub(crate) mod upgradable;
 /// ```
 #[derive(Clone, Debug)]
 pub struct RwLock(Lock);
+
+impl Locker {
+    /// The reader-writer lock with this name. Does no I/O; `acquire` reports an invalid name, and a backend without shared holds.
+    ///
+    /// # Examples
+    /// ```
+    /// # use lock_core::{Locker, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
+    /// # let locks = Locker::new(MemoryBackend::new());
+    /// let guard = locks.rw_lock("catalog").read().acquire().await?;
+    /// guard.release().await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn rw_lock(&self, name: impl AsRef<str>) -> RwLock {
+        RwLock::new(self.lock(name))
+    }
+}
 
 impl RwLock {
     pub(crate) fn new(lock: Lock) -> Self {

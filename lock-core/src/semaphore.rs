@@ -2,6 +2,7 @@
 
 use crate::backend::{Mode, Permits};
 use crate::lock::Lock;
+use crate::locker::Locker;
 
 /// A counting semaphore: any number of holders, as long as all their permits together are within the limit. Owned and cheap to
 /// clone; made by [`Locker::semaphore`](crate::Locker::semaphore).
@@ -43,6 +44,24 @@ use crate::lock::Lock;
 pub struct Semaphore {
     lock: Lock,
     limit: u32,
+}
+
+impl Locker {
+    /// The semaphore with this name, whose holders together take at most `limit` permits. Does no I/O; `acquire` reports an
+    /// invalid name, and a backend without semaphores.
+    ///
+    /// # Examples
+    /// ```
+    /// # use lock_core::{Locker, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
+    /// # let locks = Locker::new(MemoryBackend::new());
+    /// let two = locks.semaphore("api", 10).permits(2).acquire().await?;
+    /// two.release().await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn semaphore(&self, name: impl AsRef<str>, limit: u32) -> Semaphore {
+        Semaphore::new(self.lock(name), limit)
+    }
 }
 
 impl Semaphore {
