@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use benchmarks_load::{self as load, PERMITS, Result};
+use lock_core::Locker;
 use lock_core::backend::Capabilities;
-use lock_core::{Locker, MemoryBackend};
-use lock_mysql::{MySqlConfig, Strategy};
-use lock_redis::RedisBackend;
+use lock_mysql::Strategy;
 use lock_zookeeper::ZooKeeperBackend;
 use testbed::{Redis, Server, ZooKeeper};
 
 use crate::entry::{Backend, Entry, MakeBackend};
+use crate::maker::{maker, mysql_maker};
 use crate::participant::{Participant, local};
 use crate::peers::Peers;
 use crate::subjects::counted::{Counted, Work};
@@ -329,27 +329,4 @@ fn no_holders() -> Entry {
 /// The plain commands where nobody competes, asked for again every 10 ms where somebody does.
 fn plain_or_poll(alone: bool) -> &'static str {
     if alone { "plain" } else { "poll-10ms" }
-}
-
-pub(crate) fn maker(backend: Backend, url: &str) -> MakeBackend {
-    let url = url.to_owned();
-    match backend {
-        // A quorum's servers make its own.
-        Backend::Memory | Backend::Quorum => {
-            let server = MemoryBackend::new();
-            Arc::new(move || Ok(Arc::new(server.clone())))
-        }
-        Backend::Redis => Arc::new(move || Ok(Arc::new(RedisBackend::from_url(&url)?))),
-        Backend::Mysql => mysql_maker(&url, Strategy::Row),
-        Backend::Zookeeper => Arc::new(move || Ok(Arc::new(ZooKeeperBackend::from_url(&url)?))),
-    }
-}
-
-fn mysql_maker(url: &str, strategy: Strategy) -> MakeBackend {
-    let url = url.to_owned();
-    Arc::new(move || {
-        // A release in the background keeps its connection for a moment.
-        let config = MySqlConfig::from_url(&url)?.with_max_connections(200);
-        lock_mysql::backend(config.with_strategy(strategy))
-    })
 }

@@ -9,8 +9,8 @@ use clap::ValueEnum;
 use lock_core::Locker;
 use tokio::io::{AsyncBufReadExt, BufReader, stdin};
 
-use crate::benchmark::maker;
 use crate::entry::Backend;
+use crate::maker::maker;
 
 /// The first argument of such a process.
 pub(crate) const CANDIDATE: &str = "candidate";

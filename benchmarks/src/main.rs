@@ -17,6 +17,7 @@ mod candidate;
 mod entry;
 mod goals;
 mod machine;
+mod maker;
 mod participant;
 mod peers;
 mod report;

@@ -10,7 +10,7 @@ use tokio::time::sleep;
 use crate::clocked::{Part, side_by_side};
 use crate::figures::percentiles;
 use crate::inside::Inside;
-use crate::stage::Seat;
+use crate::seat::Seat;
 use crate::{Figures, Lock, Mode, Result};
 
 /// Longer than the pause: of two clients, too, the other one waits when one releases.

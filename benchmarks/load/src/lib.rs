@@ -19,6 +19,7 @@ mod hand_off;
 mod inside;
 mod one;
 mod own;
+mod seat;
 mod serve;
 mod stage;
 mod workload;

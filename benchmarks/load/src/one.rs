@@ -8,7 +8,7 @@ use tokio::task::yield_now;
 use crate::clocked::{Part, Round, side_by_side};
 use crate::figures::{percentiles, share};
 use crate::inside::Inside;
-use crate::stage::Seat;
+use crate::seat::Seat;
 use crate::{Figures, Lock, Mode, Result, Unit};
 
 /// One pair of so many, reads and writes alike, stays inside for a moment: somebody whom it excludes would meet it.

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::clocked::{Part, side_by_side};
 use crate::figures::percentiles;
-use crate::stage::Seat;
+use crate::seat::Seat;
 use crate::{Figures, Lock, Result, Unit};
 
 pub(crate) async fn play<L: Lock>(

@@ -1,10 +1,10 @@
 //! One workload on a subject.
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::seat::Seat;
 use crate::workload::{BACKGROUND_NAMES, PERMITS, RW_TASKS};
 use crate::{Client, Figures, Lock, Mode, Result, Subject, Workload, hand_off, one, own};
 
@@ -20,45 +20,6 @@ impl<L: Lock> fmt::Debug for Stage<L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut stage = f.debug_struct("Stage");
         stage.field("workload", &self.workload).finish_non_exhaustive()
-    }
-}
-
-/// One task's place.
-pub(crate) struct Seat<L> {
-    /// Of which client.
-    pub(crate) client: usize,
-    pub(crate) lock: L,
-    /// Other names of its own, which follow in turn.
-    pub(crate) others: VecDeque<L>,
-    pub(crate) mode: Mode,
-    /// The write side, and how many of a hundred acquires read.
-    pub(crate) write: Option<(L, usize)>,
-}
-
-impl<L> Seat<L> {
-    fn exclusive(client: usize, lock: L) -> Self {
-        Self {
-            client,
-            lock,
-            others: VecDeque::new(),
-            mode: Mode::Exclusive,
-            write: None,
-        }
-    }
-
-    fn sharing(client: usize, lock: L, mode: Mode) -> Self {
-        Self {
-            mode,
-            ..Self::exclusive(client, lock)
-        }
-    }
-
-    /// Goes on with the name after this one.
-    pub(crate) fn take_next_name(&mut self) {
-        if let Some(next) = self.others.pop_front() {
-            let last = std::mem::replace(&mut self.lock, next);
-            self.others.push_back(last);
-        }
     }
 }
 
