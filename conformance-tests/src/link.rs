@@ -63,11 +63,18 @@ impl fmt::Display for Broken {
 impl std::error::Error for Broken {}
 
 /// A connection. It has ended when connections were broken since it was made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub struct Connection {
     number: u64,
     /// How often all connections had been ended when it was made.
     breaks: u64,
+}
+
+impl Connection {
+    /// Whether it had ended before the other one was made.
+    pub(crate) fn ended_before(self, other: Self) -> bool {
+        self.breaks < other.breaks
+    }
 }
 
 impl Link {

@@ -35,7 +35,7 @@ use crate::tables::{Table, all, fence_table, lease_tables, row_lock_tables};
 /// The SQL of the tables of [`RowLockBackend`](crate::RowLockBackend), as statements that end with `;`.
 ///
 /// # Errors
-/// [`ErrorKind::Misconfigured`] for a `table` that [`MySqlConfig::with_table`] does not allow.
+/// [`ErrorKind::Misconfigured`](lock_core::ErrorKind::Misconfigured) for a `table` that [`MySqlConfig::with_table`] does not allow.
 pub fn row_lock(table: &str) -> Result<String> {
     check_table_prefix(table)?;
     Ok(script(&row_lock_tables(table)))
@@ -45,7 +45,7 @@ pub fn row_lock(table: &str) -> Result<String> {
 /// statements that end with `;`.
 ///
 /// # Errors
-/// [`ErrorKind::Misconfigured`] for a `table` that [`MySqlConfig::with_table`] does not allow.
+/// [`ErrorKind::Misconfigured`](lock_core::ErrorKind::Misconfigured) for a `table` that [`MySqlConfig::with_table`] does not allow.
 pub fn lease_table(table: &str) -> Result<String> {
     check_table_prefix(table)?;
     Ok(script(&lease_tables(table)))
@@ -54,7 +54,7 @@ pub fn lease_table(table: &str) -> Result<String> {
 /// The SQL of the table of [`Fence`](crate::Fence), `{table}_fences`, as a statement that ends with `;`.
 ///
 /// # Errors
-/// [`ErrorKind::Misconfigured`] for a `table` that [`MySqlConfig::with_table`] does not allow.
+/// [`ErrorKind::Misconfigured`](lock_core::ErrorKind::Misconfigured) for a `table` that [`MySqlConfig::with_table`] does not allow.
 pub fn fences(table: &str) -> Result<String> {
     check_table_prefix(table)?;
     Ok(script(&[fence_table(&format!("{table}_fences"))]))
@@ -64,8 +64,9 @@ pub fn fences(table: &str) -> Result<String> {
 /// data.
 ///
 /// # Errors
-/// [`ErrorKind::Denied`], with the SQL for an administrator, if tables are missing and the user may not create them.
-/// [`ErrorKind::Misconfigured`] if a table is of an engine other than InnoDB, and those of connecting.
+/// [`ErrorKind::Denied`](lock_core::ErrorKind::Denied), with the SQL for an administrator, if tables are missing and the user may
+/// not create them.
+/// [`ErrorKind::Misconfigured`](lock_core::ErrorKind::Misconfigured) if a table is of an engine other than InnoDB, and those of connecting.
 ///
 /// # Cancel safety
 /// If dropped, some tables may have been made. Call it again.

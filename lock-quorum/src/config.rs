@@ -75,7 +75,7 @@ impl QuorumConfig {
     /// `patience` and `restart_delay`, with durations such as `300ms`. A `|` in a node's URL is written `%7C`.
     ///
     /// # Errors
-    /// [`ErrorKind::Misconfigured`]. The error repeats no part of the URL, since that may be a password.
+    /// [`ErrorKind::Misconfigured`](lock_core::ErrorKind::Misconfigured). The error repeats no part of the URL, since that may be a password.
     pub fn from_url(url: &str) -> Result<(Self, Vec<&str>)> {
         let rest = match url.split_once(':') {
             Some((scheme, rest)) if scheme.eq_ignore_ascii_case("quorum") => rest,

@@ -86,7 +86,7 @@ impl Client {
 
     fn end_what_was_held_before(&self, connection: Connection) {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        if held.over.is_some_and(|over| over != connection) {
+        if held.over.is_some_and(|over| over.ended_before(connection)) {
             let before = std::mem::take(&mut *held);
             before.names.iter().for_each(|name| self.server.take_away(name));
         }

@@ -345,7 +345,8 @@ impl Drop for PendingAcquire {
         if is_active(Mutant::LeavesLateGrant) {
             return;
         }
-        if self.state != AtServer::Nothing && self.keeper.has_forked() {
+        // Of an upgrade, the hold may be the parent's although the server has nothing of it.
+        if (self.state != AtServer::Nothing || self.upgrade.is_some()) && self.keeper.has_forked() {
             // It is the parent's, and so are its locks.
             return std::mem::forget((self.control.take(), self.under_way.take(), self.turn.take()));
         }
