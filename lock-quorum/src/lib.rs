@@ -21,7 +21,7 @@
 //!
 //! # When to use it
 //! One server with [fencing](lock_core#what-no-lock-service-can-promise) is enough for most: it is simpler, faster, and a short
-//! outage only delays whoever wants a lock. Use a quorum if locks must be had while a server is down, and no server is there
+//! outage only delays whoever wants a lock. Use a quorum if acquires must go on while a server is down, and no server is there
 //! that replicates by itself, such as a ZooKeeper ensemble. The nodes must be *independent* servers. A primary and its
 //! replica are one server.
 //!

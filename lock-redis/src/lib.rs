@@ -144,7 +144,7 @@
 //! - A hold survives any round trip below 0.4 of its TTL, if that is below the response timeout too
 //!   ([5 s](RedisConfig::with_response_timeout)), and if a connection, which takes about five round trips, is made within
 //!   the connect timeout ([5 s](RedisConfig::with_connect_timeout)).
-//! - If nobody drives the runtime of the connection, a hold with a TTL below 4 s may expire before another runtime has
+//! - If nobody drives the runtime of the connection, a hold with a TTL below 5 s may expire before another runtime has
 //!   taken over.
 //! - Behind more than 500 entries of ended processes, the release searches for a waiter in several steps. A request that
 //!   arrives in between may get the lock first.

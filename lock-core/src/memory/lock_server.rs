@@ -65,7 +65,7 @@ impl<L: Default, Q> LockServer<L, Q> {
                 state.renew(wanted.holder, now, acquire.ttl);
                 let hold = state
                     .hold_of(wanted.holder)
-                    .expect("a request is repeated that has a hold");
+                    .expect("`decide` found the hold that is repeated");
                 return Ok(Answer::Granted(hold.grant.token));
             }
             Decision::Refuse => {
@@ -75,6 +75,9 @@ impl<L: Default, Q> LockServer<L, Q> {
             }
             Decision::NothingToReplace => {
                 state.leave(wanted.holder);
+                if state.is_free() {
+                    self.names.remove(name);
+                }
                 return Err(Error::new(ErrorKind::Lost, "the hold that was to be upgraded has ended").with_name(name));
             }
         }
@@ -276,5 +279,32 @@ fn of_nobody<L: Default>(
             with: L::default(),
         },
         replaced: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::Mode;
+
+    #[test]
+    fn an_upgrade_without_a_hold_leaves_nothing() {
+        let mut server = LockServer::<(), ()>::default();
+        let acquire = Acquire {
+            wanted: Wanted {
+                holder: HolderId::random(),
+                mode: Mode::Exclusive,
+                replaces: Some(HolderId::random()),
+            },
+            ttl: Duration::from_secs(10),
+            label: None,
+            token_floor: None,
+            token_at_least: None,
+            reserve: 1,
+        };
+        let name = LockName::new("a").unwrap();
+        let answer = server.acquire(&name, &acquire, (Instant::now(), 0), NameState::admits, ());
+        assert_eq!(answer.unwrap_err().kind(), ErrorKind::Lost);
+        assert!(server.names.is_empty());
     }
 }

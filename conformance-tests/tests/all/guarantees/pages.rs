@@ -110,7 +110,7 @@ const CHOICES: [(&str, &str, &str); 7] = [
     ),
     (
         "Quorum of three Redis",
-        "locks must be had while one server is down, and you run no ensemble",
+        "acquires must go on while one server is down, and you run no ensemble",
         "after the TTL",
     ),
 ];
