@@ -4,15 +4,17 @@
 //! replica, has another one's mark or none. A master of a cluster has several, in slots of its own, so that it knows them again
 //! when some of its slots move away.
 
+use std::collections::HashSet;
 use std::ops::Range;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{ErrorKind, RedisResult, Value, cmd, from_redis_value, pipe};
+use redis::{ErrorKind, RedisResult, ServerErrorKind, cmd, from_redis_value, pipe};
 use tokio::time::Instant;
 
 use super::identity::Identity;
-use crate::names;
+use crate::error::code;
+use crate::names::{self, SLOTS};
 use crate::protocol::arguments::MarkArguments;
 use crate::protocol::{MARK, PubSub};
 
@@ -55,20 +57,32 @@ type Mark = (String, Option<String>);
 /// How many marks a master of a cluster has.
 const MARKS: usize = 3;
 
-/// The marks in slots that the server has, and those that it lacks.
+/// By then every slot has one almost certainly: a slot has none with the probability `e^-32`.
+const MOST_NUMBERS: u32 = 32 * SLOTS as u32;
+
+const CLUSTER_DOWN: ErrorKind = ErrorKind::Server(ServerErrorKind::ClusterDown);
+
+/// The marks in slots that the server has, and those that it lacks: the first ones by their numbers.
+///
+/// # Errors
+/// Any answer but a mark, or that another master has it. A cluster that is down must not pass for one in which this master has
+/// other slots: its marks would be missed and written anew, and its delay would begin again.
 async fn find(connection: &mut MultiplexedConnection, prefix: &str) -> RedisResult<Vec<Mark>> {
     let mut marks = Vec::new();
-    for numbers in batches() {
+    let mut elsewhere = HashSet::new();
+    let mut numbers = 0..MOST_NUMBERS;
+    while elsewhere.len() < usize::from(SLOTS) && !numbers.is_empty() {
+        let keys = next_keys(prefix, &mut numbers, &elsewhere);
         let mut commands = pipe();
-        let keys: Vec<String> = numbers.map(|number| names::mark(prefix, number)).collect();
         for key in &keys {
             commands.add_command(cmd("GET").arg(key).to_owned());
         }
         let replies = connection.send_packed_commands(&commands, 0, keys.len()).await?;
         for (key, reply) in keys.into_iter().zip(replies) {
-            // Those of other masters are errors.
-            if !matches!(reply, Value::ServerError(_)) {
-                marks.push((key, from_redis_value(reply)?));
+            match reply.extract_error() {
+                Ok(mark) => marks.push((key, from_redis_value(mark)?)),
+                Err(error) if code(&error) == "MOVED" => drop(elsewhere.insert(names::slot(&key))),
+                Err(error) => return Err(error),
             }
             if marks.len() == MARKS {
                 return Ok(marks);
@@ -76,18 +90,22 @@ async fn find(connection: &mut MultiplexedConnection, prefix: &str) -> RedisResu
         }
     }
     match marks.is_empty() {
-        true => Err((ErrorKind::Parse, "this node of a cluster has no slot").into()),
+        true => Err((CLUSTER_DOWN, "this node of a cluster has no slot").into()),
         false => Ok(marks),
     }
 }
 
-/// The numbers of marks, by how many are asked for at once: few round trips, also where a master has one slot of all.
-fn batches() -> impl Iterator<Item = Range<u32>> {
-    (0_u32..6).map(|step| {
-        let end = |step: u32| 16 << (3 * step);
-        let start = step.checked_sub(1).map_or(0, end);
-        start..end(step)
-    })
+/// The marks that are asked for next: a few at first, since most masters have many slots, and one for a slot, unless another
+/// master has that.
+fn next_keys(prefix: &str, numbers: &mut Range<u32>, elsewhere: &HashSet<u16>) -> Vec<String> {
+    const LEAST: usize = 16;
+    const MOST: usize = 1024;
+    let at_most = (8 * elsewhere.len()).clamp(LEAST, MOST);
+    let mut slots = elsewhere.clone();
+    let keys = numbers.map(|number| names::mark(prefix, number));
+    keys.filter(|key| slots.insert(names::slot(key)))
+        .take(at_most.min(usize::from(SLOTS) - elsewhere.len()))
+        .collect()
 }
 
 /// Since when the server has its data, and the time, in milliseconds of the server's clock.
@@ -142,12 +160,22 @@ mod tests {
         assert_eq!(remaining(1000, 61_000, delay), ms(0));
     }
 
+    /// As a master of one slot answers.
     #[test]
-    fn a_master_of_one_slot_has_a_mark_almost_certainly() {
-        let numbers: Vec<Range<u32>> = batches().collect();
-        assert_eq!(numbers[..3], [0..16, 16..128, 128..1024]);
-        assert!(numbers.windows(2).all(|two| two[0].end == two[1].start));
-        assert!(numbers[5].end > 16 * u32::from(names::SLOTS));
+    fn a_slot_is_asked_for_once_until_all_were() {
+        let (mut elsewhere, mut numbers, mut asked) = (HashSet::new(), 0..MOST_NUMBERS, Vec::new());
+        while elsewhere.len() < SLOTS.into() {
+            let keys = next_keys("a:", &mut numbers, &elsewhere);
+            assert!(
+                !keys.is_empty(),
+                "{} slots have no mark",
+                usize::from(SLOTS) - elsewhere.len()
+            );
+            elsewhere.extend(keys.iter().map(|key| names::slot(key)));
+            asked.push(keys.len());
+        }
+        assert_eq!(asked[..3], [16, 128, 1024]);
+        assert_eq!(asked.iter().sum::<usize>(), usize::from(SLOTS));
     }
 
     #[test]

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use lock_core::ErrorKind;
 use lock_core::backend::DistributedLock;
 use lock_redis::{RedisBackend, RedisConfig};
 
 use super::Fixture;
-use crate::support::{granted, refused, release, request, with_config};
+use crate::support::{granted, in_the_end_granted, refused, release, request, until, with_config};
 
 const DELAY: Duration = Duration::from_secs(300);
 
@@ -88,4 +89,53 @@ async fn masters_stay_trusted_when_a_slot_with_a_mark_moves() {
             assert!(release(&hold).await);
         }
     }
+}
+
+/// Its masters answer no question then, which does not mean that others have their marks.
+#[testbed::test]
+async fn a_cluster_that_is_down_keeps_its_marks_and_is_asked_for_few() {
+    let fixture = Fixture::own(false).await;
+    fixture.trusting(&[0, 1, 2]).await;
+    let of = fixture.name_on(0).await;
+    let gets = async || {
+        let stats = fixture.call(0, &["INFO", "commandstats"]).await;
+        let line = stats
+            .lines()
+            .find(|line| line.starts_with("cmdstat_get:"))
+            .unwrap_or_default();
+        let number = |name: &str| -> u64 {
+            let field = line.split([':', ',']).find_map(|field| field.strip_prefix(name));
+            field.map_or(0, |number| number.trim().parse().expect("a number"))
+        };
+        number("calls=") + number("rejected_calls=")
+    };
+    for node in [1, 2] {
+        fixture.cluster[node].pause().expect("it runs");
+    }
+    until("it is down", async || {
+        fixture
+            .call(0, &["CLUSTER", "INFO"])
+            .await
+            .contains("cluster_state:fail")
+    })
+    .await;
+    let before = gets().await;
+    let (asked, _control) = request(&of, super::TTL);
+    let error = with_config(fixture.delayed())
+        .acquire(&asked)
+        .await
+        .expect_err("it is down");
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    let asked_for = gets().await - before;
+    assert!((1..1000).contains(&asked_for), "{asked_for}: {error}");
+    for node in [1, 2] {
+        fixture.cluster[node].resume().expect("it is paused");
+    }
+    until("it is up", async || {
+        fixture.call(0, &["CLUSTER", "INFO"]).await.contains("cluster_state:ok")
+    })
+    .await;
+    let later = with_config(fixture.delayed());
+    let hold = in_the_end_granted(&later, &request(&of, super::TTL).0).await;
+    assert!(release(&hold).await);
 }
