@@ -132,6 +132,11 @@ impl RunConfig {
 
     /// Why tokens may fail to grow, and the fence with them, if they may.
     pub(crate) fn excludes_tokens(&self) -> Option<&'static str> {
+        let is_behind = self.has(Effect::ClockBehind) || self.has(Effect::ClockBehindForGood);
+        let ends_holds = self.has(Effect::KillsProcess) || self.has(Effect::CutsConnections);
+        if self.backend == Backend::MysqlRow && is_behind && ends_holds {
+            return Some("a row lock that ended without a release took its token along, and the clock was behind that");
+        }
         if !self.has(Effect::LosesData) {
             return None;
         }
