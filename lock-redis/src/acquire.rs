@@ -137,7 +137,7 @@ async fn ask(
         lifetime: entry_lifetime(ttl, client.grace),
         may_exist: may_have_entry,
     };
-    let asking = Ask::new(request, ttl, &client.grace_ms, entry)?;
+    let asking = Ask::new(request, keys, ttl, &client.grace_ms, entry)?;
 
     let mut in_flight = client.claims.sending(request.holder(), route.generation());
     let in_window = room.map(Room::sending);

@@ -40,6 +40,8 @@ pub(crate) struct Client {
 pub(crate) enum End<'a> {
     /// Its hold. The name stays taken for so long.
     Release(Option<Duration>),
+    /// Its exclusive hold, at once. The lock's key has this value if nothing has changed since the grant.
+    ReleaseOf(&'a str),
     /// Its hold, an offer, its queue entry in this mode.
     Abandon(&'a str),
 }
@@ -92,22 +94,22 @@ impl Client {
     pub(crate) async fn end(&self, keys: &Keys, holder: HolderId, how: End<'_>) -> Result<bool> {
         let mut route = self.servers.route(keys, pending()).await?;
         let id = holder.to_string();
-        let mut arguments = self.end_arguments(&id);
+        let mut arguments = self.end_arguments(keys, &id);
+        let leaves_tombstone = self.claims.may_overtake(holder, &route.generation());
+        if leaves_tombstone {
+            arguments.leaves_tombstone = YES.into();
+        }
         match how {
             // Its grant has removed the entry, and a hold is found in any mode.
-            End::Release(keep_for) => {
-                arguments.keep_for = keep_for.map_or_else(String::new, millis).into();
-            }
+            End::Release(keep_for) => arguments.keep_for = keep_for.map_or_else(String::new, millis).into(),
+            End::ReleaseOf(_) if leaves_tombstone => {}
+            End::ReleaseOf(value) => arguments.held = value.into(),
             End::Abandon(mode) => {
                 arguments.mode = mode.into();
                 arguments.inbox = self.servers.inbox(keys);
             }
         }
-        if self.claims.may_overtake(holder, &route.generation()) {
-            arguments.leaves_tombstone = YES.into();
-        }
-        let end = &protocol::END;
-        let reply = self.servers.run(&mut route, end, &keys.all(), &arguments.all()).await;
+        let reply = self.servers.end(&mut route, keys, &arguments).await;
         let reply = reply.map_err(|failure| route.lock_error(failure))?;
         let ended = protocol::ended(&reply).ok_or_else(unexpected_reply)?;
         self.claims.remove(holder);
@@ -138,21 +140,22 @@ impl Client {
     pub(crate) async fn wake_next(&self, route: &mut Route, keys: &Keys, id: &str) {
         let arguments = EndArguments {
             searches_on: YES.into(),
-            ..self.end_arguments(id)
+            ..self.end_arguments(keys, id)
         };
         loop {
-            let end = &protocol::END;
-            let reply = self.servers.run(route, end, &keys.all(), &arguments.all()).await;
+            let reply = self.servers.end(route, keys, &arguments).await;
             let ended = reply.ok().and_then(|reply| protocol::ended(&reply));
             if ended.is_none_or(|ended| !ended.more) {
                 return;
             }
         }
     }
+
     /// Those that end a hold and nothing else.
-    fn end_arguments<'a>(&'a self, id: &'a str) -> EndArguments<'a> {
+    fn end_arguments<'a>(&'a self, keys: &Keys, id: &'a str) -> EndArguments<'a> {
         EndArguments {
-            holder: id.into(),
+            held: id.into(),
+            purpose_at: keys.purpose_at().to_string().into(),
             grace: (&*self.grace_ms).into(),
             mode: EXCLUSIVE.into(),
             ..EndArguments::default()

@@ -173,7 +173,12 @@ impl RedisHold {
         }
         let mut route = client.servers.route(&self.keys, pending()).await?;
         self.remind(&mut route).await?;
-        if client.end(&self.keys, self.holder, End::Release(how.keep_for)).await? {
+        let value = self.grant.value(self.holder);
+        let end = match (how.keep_for, &value) {
+            (None, Some(value)) => End::ReleaseOf(value),
+            (keep_for, _) => End::Release(keep_for),
+        };
+        if client.end(&self.keys, self.holder, end).await? {
             return Ok(ReleaseOutcome::Released);
         }
         self.check_forgotten(&route).await?;

@@ -15,6 +15,8 @@ pub(crate) struct Keys {
     text: String,
     /// Where each of the others begins.
     starts: [usize; 4],
+    /// How long a text stands before the purpose in each of the others.
+    purpose_at: usize,
 }
 
 impl Keys {
@@ -46,7 +48,12 @@ impl Keys {
             text.extend([&before, purpose, &behind]);
             start
         });
-        Self { text, starts }
+        let purpose_at = before.len();
+        Self {
+            text,
+            starts,
+            purpose_at,
+        }
     }
 
     /// In the order in which the scripts expect them.
@@ -78,6 +85,23 @@ impl Keys {
     pub(crate) fn of_shared(&self) -> [&str; 5] {
         let [lock, _fence, _queue, ends, terms] = self.all();
         [lock, lock, lock, ends, terms]
+    }
+
+    /// Lock and fence: as long as nobody has the name, a grant takes no other.
+    pub(crate) fn of_grant(&self) -> [&str; 2] {
+        let [lock, fence, ..] = self.all();
+        [lock, fence]
+    }
+
+    /// Lock and queue: as long as nobody waits, the end of a hold takes no other.
+    pub(crate) fn of_end(&self) -> [&str; 2] {
+        let [lock, _fence, queue, ..] = self.all();
+        [lock, queue]
+    }
+
+    /// Where the purpose stands in all but the lock, in bytes.
+    pub(crate) fn purpose_at(&self) -> usize {
+        self.purpose_at
     }
 
     /// The hash slot of all of them.
@@ -257,6 +281,20 @@ mod tests {
         names.sort();
         names.dedup();
         names
+    }
+
+    /// As the scripts make them.
+    #[test]
+    fn all_others_are_as_the_fence_and_the_queue_with_another_purpose() {
+        for name in hostile() {
+            let keys = keys("polylock:", &name);
+            let at = keys.purpose_at();
+            for one in [keys.all()[1], keys.all()[2]] {
+                let (before, behind) = (&one[..at], &one[at + ":fence".len()..]);
+                let made = [":fence", ":queue", ":ends", ":terms"].map(|purpose| format!("{before}{purpose}{behind}"));
+                assert_eq!(keys.all()[1..], made, "{name:?}");
+            }
+        }
     }
 
     #[test]

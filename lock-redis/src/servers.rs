@@ -18,7 +18,8 @@ use crate::connection::{Connection, LeaseRegistration, Reply, Session};
 use crate::error::Failure;
 use crate::names::Keys;
 use crate::probe::Finding;
-use crate::protocol::{Ask, Script};
+use crate::protocol::arguments::{EndArguments, texts};
+use crate::protocol::{Ask, END, Script};
 use cluster::{Cluster, Node};
 
 mod cluster;
@@ -122,9 +123,24 @@ impl Servers {
         match &self.topology {
             Topology::One(connection) => {
                 let (script, arguments) = (asking.script(), asking.arguments.all());
-                connection.run(&on.session, script, &keys.all(), &arguments).await
+                connection
+                    .run(&on.session, script, &keys.of_grant(), &texts(&arguments))
+                    .await
             }
             Topology::Cluster(cluster) => Box::pin(cluster.ask(on, keys, asking, in_flight)).await,
+        }
+    }
+
+    /// Ends what a holder id has.
+    ///
+    /// # Cancel safety
+    /// That of [`run`](Self::run).
+    pub(crate) async fn end(&self, on: &mut Route, keys: &Keys, arguments: &EndArguments<'_>) -> Reply {
+        let arguments = arguments.all();
+        let arguments = texts(&arguments);
+        match &self.topology {
+            Topology::One(_) => self.run(on, &END, &keys.of_end(), &arguments).await,
+            Topology::Cluster(_) => self.run(on, &END, &keys.all(), &arguments).await,
         }
     }
 

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use lock_core::FencingToken;
-use lock_core::backend::AcquireRequest;
+use lock_core::backend::{AcquireRequest, HolderId};
 
-use crate::protocol::{self, mode};
+use crate::protocol::{self, millis, mode};
 
 /// A clone is the same grant.
 #[derive(Clone, Debug)]
@@ -19,6 +20,8 @@ struct Inner {
     /// The generation of the connection over which it was downgraded last.
     downgraded_over: AtomicU64,
     label: String,
+    token: FencingToken,
+    ttl: Duration,
     last_token: AtomicU64,
     /// What the fence was asked to count its token as; 0: nothing.
     raised: AtomicU64,
@@ -40,6 +43,8 @@ impl Grant {
             is_downgraded: AtomicBool::new(false),
             downgraded_over: AtomicU64::new(0),
             label: request.label().map_or_else(String::new, |label| format!(" {label}")),
+            token,
+            ttl: request.ttl(),
             last_token: AtomicU64::new(last_token),
             raised: AtomicU64::new(0),
             raised_over: AtomicU64::new(0),
@@ -84,6 +89,12 @@ impl Grant {
             Some(raised) => own.max(raised),
             None => own,
         }
+    }
+
+    /// The value of the lock's key, if the holder has the lock alone and nothing has changed it since.
+    pub(super) fn value(&self, holder: HolderId) -> Option<String> {
+        let Inner { token, ttl, label, .. } = &*self.0;
+        (self.mode() == mode::EXCLUSIVE).then(|| format!("{holder} {token} {}{label}", millis(*ttl)))
     }
 
     /// As the scripts take it.

@@ -7,26 +7,51 @@ macro_rules! arguments {
     ($(
         $(#[$doc:meta])*
         $script:ident $name:ident { $($(#[$field_doc:meta])* $field:ident),+ $(,)? }
+        $(; { $($(#[$rest_doc:meta])* $rest:ident),+ $(,)? })?
     )+) => {
         $(
             $(#[$doc])*
             #[derive(Clone, Debug, Default)]
             pub(crate) struct $name<'a> {
                 $($(#[$field_doc])* pub(crate) $field: Cow<'a, str>,)+
+                $($($(#[$rest_doc])* pub(crate) $rest: Cow<'a, str>,)+)?
             }
 
             impl $name<'_> {
-                /// In the order in which the script takes them.
-                pub(crate) fn all(&self) -> [&str; [$(stringify!($field)),+].len()] {
-                    [$(&self.$field),+]
-                }
+                all!($($field),+ $(; $($rest),+)?);
             }
         )+
 
-        /// The names of the arguments, by the script.
+        /// The names of the arguments, by the script: those that it takes one by one, and those that it takes in one text.
         #[cfg(test)]
-        pub(crate) const NAMES: &[(&str, &[&str])] = &[$((super::files::$script, &[$(stringify!($field)),+])),+];
+        pub(crate) const NAMES: &[(&str, &[&str], &[&str])] = &[$((
+            super::files::$script,
+            &[$(stringify!($field)),+],
+            &[$($(stringify!($rest)),+)?],
+        )),+];
     };
+}
+
+macro_rules! all {
+    ($($field:ident),+) => {
+        /// In the order in which the script takes them.
+        pub(crate) fn all(&self) -> [&str; [$(stringify!($field)),+].len()] {
+            [$(&self.$field),+]
+        }
+    };
+    ($($field:ident),+; $($rest:ident),+) => {
+        /// In the order in which the script takes them. The last one is the rest, with a space between each two: an argument
+        /// costs the server about as much as a tenth of a `GET`.
+        pub(crate) fn all(&self) -> [Cow<'_, str>; 1 + [$(stringify!($field)),+].len()] {
+            let rest = [$(&*self.$rest),+].join(" ");
+            [$((&*self.$field).into(),)+ rest.into()]
+        }
+    };
+}
+
+/// As they are sent.
+pub(crate) fn texts<'a, const COUNT: usize>(all: &'a [Cow<'_, str>; COUNT]) -> [&'a str; COUNT] {
+    all.each_ref().map(|argument| &**argument)
 }
 
 /// How a script takes "yes". It takes "no" as an empty text.
@@ -39,16 +64,21 @@ arguments! {
         ttl,
         /// With a space in front of it, or empty.
         label,
+        /// "1": the mode is exclusive, there is no floor and no queue entry, so the rest does not matter where the name is free.
+        is_plain,
+    }; {
+        /// Where the purpose stands in all keys but the lock's, in bytes.
+        purpose_at,
         /// The token that a grant has to exceed, or "0"; or, after "=", the one that it has to reach without the server's clock.
         floor,
         mode,
         grace,
-        /// The channel on which the asker is woken. Empty: it does not enter the queue.
-        inbox,
         /// Of a queue entry, without a refresh.
         lifetime,
         /// "1": the asker may have a queue entry.
         may_have_entry,
+        /// The channel on which the asker is woken. Empty: it does not enter the queue.
+        inbox,
     }
     RENEW RenewArguments {
         holder,
@@ -59,17 +89,22 @@ arguments! {
         ttl,
     }
     END EndArguments {
-        holder,
+        /// The holder id. Or the value of the lock's key as the grant left it, which begins with that: then the rest does not
+        /// matter if the value is still the same and nobody waits.
+        held,
+    }; {
+        /// The same of its keys.
+        purpose_at,
         grace,
         mode,
-        /// The channel of its queue entry. Empty: it has none.
-        inbox,
         /// How long to keep the name taken. Empty: it is free at once.
         keep_for,
         /// "1": a late request of this holder id has to find a tombstone.
         leaves_tombstone,
         /// "1": to search on for a connected waiter.
         searches_on,
+        /// The channel of its queue entry. Empty: it has none.
+        inbox,
     }
     DOWNGRADE DowngradeArguments {
         holder,

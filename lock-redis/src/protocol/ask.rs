@@ -5,6 +5,8 @@ use std::time::Duration;
 use lock_core::backend::AcquireRequest;
 use lock_core::{FencingToken, Result};
 
+use crate::names::Keys;
+
 use super::arguments::{AcquireArguments, YES};
 use super::{ACQUIRE, CONFIRM, Script, millis, mode};
 
@@ -32,7 +34,13 @@ impl<'a> Ask<'a> {
     ///
     /// # Errors
     /// Unsupported, for an unknown mode.
-    pub(crate) fn new(request: &AcquireRequest, ttl: Duration, grace: &'a str, entry: Entry<'a>) -> Result<Self> {
+    pub(crate) fn new(
+        request: &AcquireRequest,
+        keys: &Keys,
+        ttl: Duration,
+        grace: &'a str,
+        entry: Entry<'a>,
+    ) -> Result<Self> {
         let arguments = AcquireArguments {
             holder: request.holder().to_string().into(),
             ttl: millis(ttl).into(),
@@ -40,6 +48,7 @@ impl<'a> Ask<'a> {
                 .label()
                 .map_or_else(String::new, |label| format!(" {label}"))
                 .into(),
+            purpose_at: keys.purpose_at().to_string().into(),
             floor: floor(request.token_floor(), request.token_at_least()).into(),
             mode: mode::of(request)?,
             grace: grace.into(),
@@ -54,8 +63,11 @@ impl<'a> Ask<'a> {
             },
             false => arguments,
         };
+        let is_plain =
+            arguments.mode == mode::EXCLUSIVE && arguments.floor == NO_FLOOR && arguments.may_have_entry != YES;
+        let is_plain = if is_plain { YES } else { "" }.into();
         Ok(Self {
-            arguments,
+            arguments: AcquireArguments { is_plain, ..arguments },
             is_fresh: !request.reinstates(),
         })
     }
@@ -90,6 +102,9 @@ impl<'a> Ask<'a> {
         ask
     }
 }
+
+/// Any token will do.
+const NO_FLOOR: &str = "0";
 
 /// The token that a grant has to exceed; or, after `=`, the one that it has to reach without the server's clock.
 fn floor(above: Option<FencingToken>, at_least: Option<FencingToken>) -> String {

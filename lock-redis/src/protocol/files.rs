@@ -22,8 +22,10 @@ pub(crate) const WAS_REVOKED: &str = file!("was_revoked");
 pub(crate) const STATUS: &str = file!("status");
 
 /// The fragments that several scripts include. An earlier one may include a later one.
-pub(crate) const FRAGMENTS: [(&str, &str); 8] = [
+pub(crate) const FRAGMENTS: [(&str, &str); 10] = [
     ("same_data", file!("same_data")),
+    ("grant_at_once", file!("grant_at_once")),
+    ("other_keys", file!("other_keys")),
     ("next_token", file!("next_token")),
     ("end_of_hold", file!("end_of_hold")),
     ("fence", file!("fence")),

@@ -210,9 +210,20 @@ fn a_ttl_is_never_shortened() {
 /// The text of a script says in which order it takes the arguments that a struct names.
 #[test]
 fn scripts_take_their_arguments_by_the_same_names() {
-    for (script, names) in arguments::NAMES {
-        let line = format!("local {} = unpack(ARGV", names.join(", "));
-        let is_it = |text: &str| text.trim_start().starts_with(&line);
+    let takes = |script: &str, line: &str| {
+        let is_it = |text: &str| text.trim_start().starts_with(line);
         assert!(script.lines().any(is_it), "`{line}` is missing in\n{script}");
+    };
+    for (script, names, in_rest) in arguments::NAMES {
+        let names = names.join(", ");
+        match in_rest {
+            [] => takes(script, &format!("local {names} = unpack(ARGV")),
+            [words @ .., _text] => {
+                takes(script, &format!("local {names}, rest = unpack(ARGV)"));
+                let pattern = "(%S*) ".repeat(words.len());
+                takes(script, &format!("local {} =", in_rest.join(", ")));
+                takes(script, &format!("string.match(rest, '^{pattern}(.*)$')"));
+            }
+        }
     }
 }

@@ -6,7 +6,7 @@ use lock_redis::redis::{FromRedisValue, Script};
 
 use super::super::TTL;
 use super::scripts::Scripts;
-use super::scripts::arguments::{AcquireArguments, EndArguments, RenewArguments};
+use super::scripts::arguments::{AcquireArguments, EndArguments, RenewArguments, YES};
 
 #[derive(Clone)]
 pub(crate) struct BareClient {
@@ -27,11 +27,14 @@ impl BareClient {
         })
     }
 
+    /// Returns the value of the lock's key, which begins with the holder id.
     pub(crate) async fn acquire(&mut self, keys: &Keys) -> Result<String> {
         let holder = holder();
         let arguments = AcquireArguments {
             holder: (&*holder).into(),
             ttl: TTL.as_millis().to_string().into(),
+            is_plain: YES.into(),
+            purpose_at: purpose_at(keys).into(),
             floor: "0".into(),
             mode: "x".into(),
             grace: "100".into(),
@@ -39,34 +42,43 @@ impl BareClient {
             lifetime: "15000".into(),
             ..AcquireArguments::default()
         };
-        let _token: String = run(&mut self.connection, &self.scripts.acquire, keys, &arguments.all()).await?;
-        Ok(holder)
+        let token: String = run(
+            &mut self.connection,
+            &self.scripts.acquire,
+            &keys[..2],
+            &arguments.all(),
+        )
+        .await?;
+        Ok(format!("{holder} {token} {}", TTL.as_millis()))
     }
 
     /// A release and an acquire in one round trip.
     pub(crate) async fn follow(&mut self, keys: &Keys, former: &str) -> Result<String> {
         let mut releasing = self.clone();
-        let (released, holder) = tokio::join!(releasing.release(keys, former), self.acquire(keys));
+        let (released, held) = tokio::join!(releasing.release(keys, former), self.acquire(keys));
         released?;
-        holder
+        held
     }
 
-    pub(crate) async fn renew(&mut self, keys: &Keys, holder: &str) -> Result<()> {
+    pub(crate) async fn renew(&mut self, keys: &Keys, held: &str) -> Result<()> {
         let arguments = RenewArguments {
-            holder: holder.into(),
+            holder: held[..HOLDER_DIGITS].into(),
             ttl: TTL.as_millis().to_string().into(),
         };
         is_ours(run(&mut self.connection, &self.scripts.renew, &keys[..1], &arguments.all()).await?)
     }
 
-    pub(crate) async fn release(&mut self, keys: &Keys, holder: &str) -> Result<()> {
+    pub(crate) async fn release(&mut self, keys: &Keys, held: &str) -> Result<()> {
         let arguments = EndArguments {
-            holder: holder.into(),
+            held: held.into(),
+            purpose_at: purpose_at(keys).into(),
             grace: "100".into(),
             mode: "x".into(),
             ..EndArguments::default()
         };
-        is_ours(run(&mut self.connection, &self.scripts.end, keys, &arguments.all()).await?)
+        let [lock, _fence, queue, ..] = keys;
+        let keys = [lock.clone(), queue.clone()];
+        is_ours(run(&mut self.connection, &self.scripts.end, &keys, &arguments.all()).await?)
     }
 }
 
@@ -74,11 +86,23 @@ async fn run<T: FromRedisValue>(
     on: &mut MultiplexedConnection,
     script: &Script,
     keys: &[String],
-    arguments: &[&str],
+    arguments: &[impl AsRef<str>],
 ) -> Result<T> {
     let mut invocation = script.prepare_invoke();
-    Ok(invocation.key(keys).arg(arguments).invoke_async(on).await?)
+    invocation.key(keys);
+    for argument in arguments {
+        invocation.arg(argument.as_ref());
+    }
+    Ok(invocation.invoke_async(on).await?)
 }
+
+/// Where the purpose stands in all keys but the lock's.
+fn purpose_at([_lock, fence, ..]: &Keys) -> String {
+    fence.find(":fence").unwrap_or_default().to_string()
+}
+
+/// Of a holder id.
+const HOLDER_DIGITS: usize = 32;
 
 fn holder() -> String {
     format!("{:032x}", rand::random::<u128>())
@@ -111,11 +135,14 @@ mod tests {
             .collect()
     }
 
-    /// Holder ids, alone or in the name of an inbox.
+    /// Holder ids: alone, before a token, or in the name of an inbox.
     fn without_ids(word: String) -> String {
-        let is_id = |id: &str| id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
-        match word.rsplit(':').next() {
-            Some(id) if is_id(id) => word.replace(id, "ID"),
+        let is_id = |id: &str| id.len() == HOLDER_DIGITS && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+        if let Some(id) = word.rsplit(':').next().filter(|id| is_id(id)) {
+            return word.replace(id, "ID");
+        }
+        match word.splitn(3, ' ').collect::<Vec<_>>()[..] {
+            [id, _token, ttl] if is_id(id) => format!("ID TOKEN {ttl}"),
             _ => word,
         }
     }

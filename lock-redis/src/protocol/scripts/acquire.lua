@@ -1,10 +1,16 @@
 -- Grants a name that is free, fits, is offered to the asker or reserved for it. Repeats a grant. Else replies who has the name,
 -- and adds or refreshes the queue entry of an asker that waits.
 --
--- KEYS: lock, fence, queue, ends, terms. ARGV: see arguments.rs.
+-- KEYS: lock, fence, and perhaps queue, ends, terms. ARGV: see arguments.rs.
 -- Reply: the token: granted. {value, ms left (-1: no end), entries ahead (-1: it has none)}: taken. 0: the holder id has
 -- ended before. -1: the hold that an upgrade replaces has ended.
-local holder, ttl, label, floor, mode, grace, inbox, lifetime, may_have_entry = unpack(ARGV)
+local holder, ttl, label, is_plain, rest = unpack(ARGV)
+local now, is_taken
+-- include grant_at_once.lua
+
+local purpose_at, floor, mode, grace, lifetime, may_have_entry, inbox =
+  string.match(rest, '^(%S*) (%S*) (%S*) (%S*) (%S*) (%S*) (.*)$')
+-- include other_keys.lua
 local HOUR_MS, LONGEST_ENTRY_MS = 3600000, 15000
 -- include next_token.lua
 local grant = holder .. ' ' .. token .. ' ' .. ttl .. label
@@ -12,7 +18,7 @@ local waits = inbox ~= ''
 local entry = waits and holder .. (mode == 'x' and ' ' or '/' .. mode .. ' ') .. inbox
 may_have_entry = may_have_entry == '1'
 
-if mode == 'x' and redis.call('SET', KEYS[1], grant, 'NX', 'PX', ttl) then
+if mode == 'x' and not is_taken and redis.call('SET', KEYS[1], grant, 'NX', 'PX', ttl) then
   redis.call('SET', KEYS[2], last_token .. tombstones, 'PX', fence_ms)
   if may_have_entry then redis.call('ZREM', KEYS[3], entry, '>' .. entry) end
   return token

@@ -10,6 +10,7 @@ use super::slots::{Redirect, redirect};
 use crate::connection::Reply;
 use crate::error::Failure;
 use crate::names::Keys;
+use crate::protocol::arguments::texts;
 use crate::protocol::{ACQUIRE, Ask, Script};
 use crate::servers::Route;
 
@@ -53,6 +54,7 @@ impl Cluster {
             // Mostly the name is free, and nobody has to be woken.
             let asking = asking.without_queue();
             let arguments = asking.arguments.all();
+            let arguments = texts(&arguments);
             let call = Call {
                 is_fresh: asking.is_fresh,
                 ..Call::of(&ACQUIRE, &keys_of_lock, &arguments)
@@ -63,6 +65,7 @@ impl Cluster {
             }
         }
         let arguments = asking.arguments.all();
+        let arguments = texts(&arguments);
         let call = Call {
             inbox,
             is_fresh: asking.is_fresh,

@@ -12,7 +12,7 @@ use super::plan::Plan;
 use super::tally::Tally;
 use crate::support::link::Reply;
 use crate::support::scripts::arguments::{EndArguments, YES};
-use crate::support::scripts::{self, Asker, GRACE, Scripts, State, abandon, downgrade, renew};
+use crate::support::scripts::{self, Asker, GRACE, NOTHING, Scripts, State, abandon, downgrade, renew};
 
 mod requests;
 
@@ -66,6 +66,16 @@ pub(crate) struct Request {
     /// A message that came while it asked: the answer may be older.
     heard: Time,
     pub(crate) token: Option<u64>,
+}
+
+impl Request {
+    /// How its hold is named that it releases: an exclusive one by the value that its grant has left.
+    fn held(&self) -> String {
+        match self.token {
+            Some(token) if self.mode.starts_with('x') => format!("{} {token} {}", self.id, self.ttl),
+            _ => self.id.clone(),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -335,7 +345,7 @@ impl<'a> World<'a> {
                         leaves_tombstone: YES.into(),
                         ..abandon(&of.id, &of.mode, inbox)
                     },
-                    _ => scripts::release(&of.id),
+                    _ => scripts::release(&of.held()),
                 };
                 let EndArguments {
                     inbox,
@@ -351,7 +361,7 @@ impl<'a> World<'a> {
                 }
             }
         }
-        self.scripts.add("state", &[]);
+        self.scripts.add("state", NOTHING);
         let [reply, state] = self.scripts.link.run(2).try_into().expect("two replies");
         let state = match state {
             Reply::Error(error) => return Err(error),

@@ -188,24 +188,24 @@ impl Scripts {
         self.set_micros(self.micros + ms * 1000);
     }
 
-    pub(crate) fn add(&mut self, script: &str, arguments: &[&str]) {
+    pub(crate) fn add(&mut self, script: &str, arguments: &[impl AsRef<str>]) {
         self.add_with(script, &KEYS, arguments);
     }
 
     /// A script of the last version without modes.
-    pub(crate) fn add_old(&mut self, script: &str, arguments: &[&str]) {
+    pub(crate) fn add_old(&mut self, script: &str, arguments: &[impl AsRef<str>]) {
         self.add_with(&format!("old {script}"), &KEYS[..3], arguments);
     }
 
-    fn add_with(&mut self, script: &str, keys: &[&str], arguments: &[&str]) {
+    fn add_with(&mut self, script: &str, keys: &[&str], arguments: &[impl AsRef<str>]) {
         let count = keys.len().to_string();
         let mut words = vec!["EVALSHA", &self.hashes[script], &count];
         words.extend(keys);
-        words.extend(arguments);
+        words.extend(arguments.iter().map(AsRef::as_ref));
         self.link.add(&words);
     }
 
-    pub(crate) fn run(&mut self, script: &str, arguments: &[&str]) -> Reply {
+    pub(crate) fn run(&mut self, script: &str, arguments: &[impl AsRef<str>]) -> Reply {
         self.add(script, arguments);
         self.link.run(1).remove(0)
     }
@@ -215,16 +215,19 @@ impl Scripts {
     }
 
     pub(crate) fn state(&mut self) -> State {
-        State::parse(self.run("state", &[]))
+        State::parse(self.run("state", NOTHING))
     }
 }
 
+/// The arguments of a script that takes none.
+pub(crate) const NOTHING: &[&str] = &[];
+
 pub(crate) const GRACE: i64 = 100;
 
-/// Of a hold that is released.
-pub(crate) fn release(id: &str) -> EndArguments<'static> {
+/// Of a hold that is released, by its holder id, or by the value that its grant has left.
+pub(crate) fn release(held: &str) -> EndArguments<'static> {
     EndArguments {
-        holder: id.to_owned().into(),
+        held: held.to_owned().into(),
         grace: GRACE.to_string().into(),
         mode: "x".into(),
         ..EndArguments::default()
@@ -267,6 +270,12 @@ impl Asker<'_> {
             floor: "0".into(),
             mode: self.mode.to_owned().into(),
             grace: GRACE.to_string().into(),
+            is_plain: if self.mode == "x" && !self.may_have_entry {
+                YES
+            } else {
+                ""
+            }
+            .into(),
             ..AcquireArguments::default()
         };
         match self.inbox {

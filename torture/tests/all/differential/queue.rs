@@ -288,7 +288,7 @@ async fn ask(scripts: &Scripts, request: Request) -> (Reply, Option<(Duration, u
         _ => Reply::NotYours,
     };
     let ending = EndArguments {
-        holder: (&*id).into(),
+        held: (&*id).into(),
         grace: (&*grace).into(),
         mode: "x".into(),
         ..EndArguments::default()
@@ -301,6 +301,7 @@ async fn ask(scripts: &Scripts, request: Request) -> (Reply, Option<(Duration, u
                 floor: "0".into(),
                 mode: "x".into(),
                 grace: (&*grace).into(),
+                is_plain: if waits { "" } else { YES }.into(),
                 ..AcquireArguments::default()
             };
             let arguments = match waits {

@@ -63,10 +63,13 @@ impl Scripts {
         seconds * 1_000_000 + micros
     }
 
-    pub(crate) async fn run<T: FromRedisValue>(&self, text: &str, keys: &[&str], arguments: &[&str]) -> T {
+    pub(crate) async fn run<T: FromRedisValue>(&self, text: &str, keys: &[&str], arguments: &[impl AsRef<str>]) -> T {
         let text = files::with_fragments(text);
         let mut command = redis::cmd("EVAL");
-        command.arg(text).arg(keys.len()).arg(keys).arg(arguments);
+        command.arg(text).arg(keys.len()).arg(keys);
+        for argument in arguments {
+            command.arg(argument.as_ref());
+        }
         self.ask(command).await
     }
 
