@@ -55,12 +55,11 @@ pub(crate) fn of(topic: &str) -> &'static str {
         "runtimes" => {
             "If another runtime takes over, core drops the future and makes the same call again: all three are idempotent."
         }
-        "status" | "status_details" => "Who holds the name, as the server sees it.",
+        "status" | "status_details" => "Returns the holders of the name, as the server sees them.",
         "list" => "A name that is held during all pages is in one of them at least, whatever else changes meanwhile.",
         "revoke" | "revoke_beside" => "Ends the hold of this name with this token, whoever has it, and no other hold.",
         "following" => {
-            "Who holds the name, as status, and a Change that completes when the name may have changed hands since this answer: for \
-             observers of an election."
+            "Returns the status, and a Change that completes when the name may have changed hands since this answer."
         }
         "elections" | "elections_beside" | "elections_loss" => {
             "An election is a lock: the leader holds it, the fencing token is the term, and the label is the leader's value."

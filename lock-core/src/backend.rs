@@ -89,18 +89,18 @@ mod status;
 /// - **Passes and minimum holds** are for exclusive holds alone.
 #[async_trait]
 pub trait DistributedLock: Debug + Send + Sync + 'static {
-    /// What this backend can do beyond the minimum. Does no I/O, and always returns the same.
+    /// Returns what this backend can do beyond the minimum. Does no I/O. The result never changes.
     fn capabilities(&self) -> Capabilities;
 
-    /// Where its server is: host, port and database or path, without credentials, in words that are the same for all clients
-    /// with the same address. A [quorum](https://docs.rs/lock-quorum) orders its nodes by it, so that the order of its list
-    /// does not matter. Does no I/O. Defaults to `None`.
+    /// Returns the server's address: host, port and database or path, without credentials. Clients with the same
+    /// address return the same text. A [quorum](https://docs.rs/lock-quorum) sorts its nodes by it, so that the order
+    /// of its list does not matter. Does no I/O. Defaults to `None`.
     fn address(&self) -> Option<String> {
         None
     }
 
-    /// What tells the server that answers from all others, whatever its address, database or prefix. A quorum refuses two nodes
-    /// that say the same. Defaults to `None`: it is not known.
+    /// Returns an id that is unique to the answering server, whatever its address, database or prefix. A quorum refuses
+    /// two nodes with the same id. Defaults to `None`: the id is not known.
     ///
     /// # Errors
     /// If the server cannot be asked.
@@ -147,9 +147,9 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
         Ok(())
     }
 
-    /// Whether the server keeps a guarantee that depends on it: what a hold survives. By the backend's configuration, and by what it
-    /// read of the server when it last connected. Does no I/O. Core asks the [capabilities](Self::capabilities) for all other
-    /// guarantees.
+    /// Returns whether the server keeps a guarantee that depends on it, such as that a hold survives a crash. The
+    /// verdict follows from the backend's configuration and from the server settings that it read when it last
+    /// connected. Does no I/O. For all other guarantees, core reads the [capabilities](Self::capabilities).
     ///
     /// A backend answers [`Verdict::Yes`] only if it passes the conformance cases of the guarantee's id. If the settings were not
     /// read, it answers [`Verdict::Unknown`], which is the default.
@@ -192,7 +192,7 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     /// Never dropped half-way while the runtime on which it began is driven; called again after that.
     async fn abandon(&self, request: &AcquireRequest) -> Result<()>;
 
-    /// Who holds the name, as the server sees it.
+    /// Returns the holders of the name, as the server sees them.
     ///
     /// # Errors
     /// If the server cannot be asked.
@@ -201,8 +201,9 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     /// May be dropped at any point.
     async fn status(&self, name: &LockName) -> Result<LockStatus>;
 
-    /// Who holds the name, as [`status`](Self::status), and a [`Change`] that completes when the name may have changed hands
-    /// since this answer: for observers of an election. It completes once, so core calls this again after it.
+    /// Returns the [`status`](Self::status), and a [`Change`] that completes when the name may have changed hands since
+    /// this answer. Observers of an election use it. The change completes once, so core calls this method again after
+    /// it.
     ///
     /// It costs nothing for names that nobody follows. A change that is missed does no harm: core asks now and then. But the
     /// change completes if the connection ends over which it would be heard. A backend that can do this declares
@@ -353,7 +354,8 @@ pub enum Attempt {
 pub struct Busy {
     /// The holder's label, if the server knows it.
     pub holder: Option<Arc<str>>,
-    /// When to ask again, if the server cannot wake the waiter. Core asks no later; without it, core backs off.
+    /// The time after which the waiter asks again, if the server cannot wake it. Core asks no later. Without it, core
+    /// backs off.
     pub ask_again: Option<Duration>,
 }
 
@@ -388,12 +390,12 @@ pub enum Renewal {
     Lost,
 }
 
-/// How to release. By default the name is free at once.
+/// Options of a release. By default the name is free at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReleaseOptions {
-    /// How long from now the name stays taken: the rest of a minimum hold. Core sets it only if the backend declares
-    /// [`Capabilities::minimum_hold`].
+    /// The name stays taken for this long from now: the rest of a minimum hold. Core sets it only if the backend
+    /// declares [`Capabilities::minimum_hold`].
     pub keep_for: Option<Duration>,
 }
 

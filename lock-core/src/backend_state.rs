@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::guarantee::{Guarantee, Required, Verdict};
 use crate::sync::{Arc, AtomicBool, Ordering};
 
-/// What a locker, its acquires and its holds share. A hold may outlive all lockers.
+/// The backend, as a locker, its acquires and its holds share it. A hold may outlive all lockers.
 #[derive(Debug)]
 pub(crate) struct BackendState {
     pub(crate) lock: Arc<dyn DistributedLock>,
@@ -30,7 +30,7 @@ impl BackendState {
         }
     }
 
-    /// Whether the server keeps this, as far as the backend knows.
+    /// Returns the backend's verdict on a guarantee, from its capabilities or its server.
     pub(crate) fn verdict(&self, guarantee: Guarantee) -> Verdict {
         match (guarantee.declared(&self.capabilities), guarantee) {
             // The server may have granted less than the backend can do.
@@ -52,7 +52,7 @@ impl BackendState {
         }
     }
 
-    /// Whether it was there once, so that it is worth waiting for.
+    /// Returns whether the server ever answered, so that waiting for it makes sense.
     pub(crate) fn was_reached(&self) -> bool {
         self.reached.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! What is done whether anybody waits for it or not.
+//! The background work of a locker: renewals, and requests that no caller waits for.
 
 pub(crate) mod call;
 pub(crate) mod job;

@@ -79,7 +79,7 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// Where the password of a lock server comes from. A backend asks anew before each connection that it makes, so that a password can
+/// A source of the password of a lock server. A backend asks it anew before each connection, so that a password can
 /// change while the process runs and holds locks.
 ///
 /// Two sources are equal if they are the same file, the same variable, or clones of one function.

@@ -86,7 +86,7 @@ impl Locker {
     /// ```
     pub fn election(&self, name: impl AsRef<str>) -> Election {
         Election {
-            // Whoever waits at the server is first, of whichever process.
+            // Without passes, the server's queue decides, whichever process a candidate is in.
             lock: self.clone().with_passes(0).lock(name).with_token_shown(),
             margin: Duration::ZERO,
             is_measured: false,
@@ -306,7 +306,7 @@ impl Election {
         Observer::new(self.clone())
     }
 
-    /// Whether this candidate leads now, by this process's clock and without any network.
+    /// Returns whether this candidate leads now, by this process's clock and without any network.
     ///
     /// # Examples
     /// ```

@@ -233,7 +233,7 @@ impl Error {
             .map(|source| source as &(dyn StdError + 'static))
     }
 
-    /// Whether the same call may succeed later although nobody changes anything.
+    /// Returns `true` if the same call may succeed later although nobody changes anything.
     ///
     /// # Examples
     /// ```
@@ -245,7 +245,7 @@ impl Error {
         self.0.retryable
     }
 
-    /// Whether the server certainly did not execute the request. If `false`, the outcome is unknown.
+    /// Returns `true` if the server certainly did not execute the request. If `false`, the outcome is unknown.
     ///
     /// # Examples
     /// ```
@@ -257,7 +257,7 @@ impl Error {
         self.0.not_executed
     }
 
-    /// Whether the time was up while the lock was taken.
+    /// Returns `true` if the time was up while another holder had the lock.
     ///
     /// # Examples
     /// ```
@@ -268,7 +268,7 @@ impl Error {
         self.0.kind == ErrorKind::TimedOut
     }
 
-    /// Whether the hold ended without being released.
+    /// Returns `true` if the hold ended without being released.
     ///
     /// # Examples
     /// ```

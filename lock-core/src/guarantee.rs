@@ -1,4 +1,4 @@
-//! What an application may require of its lock server.
+//! Guarantees that an application may require of its lock server.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,11 +14,11 @@ mod verdict;
 
 pub(crate) use self::required::Required;
 
-/// What a lock server may keep, and an application may [require](crate::Locker::require).
+/// A guarantee that a lock server may keep, and that an application may [require](crate::Locker::require).
 ///
-/// The first ones say what a hold survives: nobody else is granted its name while its holder may still believe in it. They depend on
-/// the server and its settings. The others say what the backend offers at all: what is missing is refused at start, and not at
-/// its first use.
+/// The first variants are events that a hold survives: nobody else is granted its name while its holder may still
+/// believe in it. They depend on the server and its settings. The other variants are features of the backend. If one is
+/// missing, the locker reports that at start, and not at the first use.
 ///
 /// Displays as its id, such as `server-crash` or `ttl:1s`, and is parsed from that: in URLs and configuration files.
 ///
@@ -115,7 +115,7 @@ impl Guarantee {
         }
     }
 
-    /// What the capabilities say of it. `None`: it depends on the server.
+    /// The verdict that follows from the capabilities. `None` if it depends on the server.
     pub(crate) fn declared(&self, capabilities: &Capabilities) -> Option<Verdict> {
         let (is_kept, because, instead) = match self {
             Self::ServerCrash
@@ -252,7 +252,7 @@ impl FromStr for Guarantee {
 }
 
 impl Guarantee {
-    /// How it is written.
+    /// The form in which the guarantee is written, for error messages.
     fn form(&self) -> String {
         match self {
             Self::Permits(_) => "permits:N".to_owned(),

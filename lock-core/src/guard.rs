@@ -1,4 +1,4 @@
-//! What a caller keeps while it has a lock.
+//! The guard of one acquired lock.
 
 use std::fmt;
 use std::time::Duration;
@@ -92,8 +92,8 @@ impl Guard {
         self.hold().token()
     }
 
-    /// How the guard holds the name: as it was acquired, or as it was [downgraded](Self::downgrade) or
-    /// [upgraded](crate::UpgradableGuard::upgrade) since. If a downgrade or an upgrade was not answered, this is the weaker
+    /// Returns the mode in which the guard holds the name: as acquired, or as later [downgraded](Self::downgrade) or
+    /// [upgraded](crate::UpgradableGuard::upgrade). If a downgrade or an upgrade was not answered, this is the weaker
     /// mode.
     ///
     /// # Examples
@@ -165,7 +165,7 @@ impl Guard {
         self.hold().check()
     }
 
-    /// How long the hold lasts if nothing renews it, by this process's clock. Zero if it was lost.
+    /// Returns the time for which the hold lasts if nothing renews it, by this process's clock. Zero if it was lost.
     ///
     /// # Examples
     /// ```
@@ -182,8 +182,9 @@ impl Guard {
         self.hold().lease.valid_for()
     }
 
-    /// How long the lock has been held by this guard, or by those that share its hold. Time for which the machine was suspended
-    /// counts. A hold that came from another caller of this process counts from then.
+    /// Returns the time for which this guard, or the guards that share its hold, have held the lock. Time for which the
+    /// machine was suspended counts. If another caller of this process passed the hold on, the time begins with that
+    /// pass.
     ///
     /// # Examples
     /// ```

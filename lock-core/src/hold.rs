@@ -39,10 +39,10 @@ pub(crate) mod upgrade;
 pub(crate) trait Successor: Waiter<Hold = ActiveHold<Self>> {
     fn asks_for(&self) -> &CheckedLock;
 
-    /// When its acquire began.
+    /// The moment when its acquire began.
     fn asked(&self) -> LeaseInstant;
 
-    /// Gives it a share in a hold, which comes back where nobody listens any more.
+    /// Gives the waiter a share in a hold. Returns the share if the waiter has gone.
     fn take_share(self, share: Share<Self>) -> Result<(), Share<Self>>;
 }
 
@@ -56,49 +56,49 @@ pub(crate) struct ActiveHold<W: Successor> {
     /// Weak, since the keeper's schedule has this.
     pub(crate) keeper: Weak<Keeper>,
     slot: Mutex<ScheduleSlot>,
-    /// Until when the name stays taken, whatever happens to the hold.
+    /// The name stays taken until then, even if the hold ends before.
     kept_until: Option<LeaseInstant>,
-    /// Whether a release may have been executed whose answer is not known: it got lost, with a runtime or in a panic.
+    /// Whether a release may have been executed without an answer: its runtime ended, or it panicked.
     release_sent: AtomicBool,
-    /// Whether it was to be kept beyond its ttl, by an extension that was answered or not.
+    /// Whether an extension asked the server to keep the hold beyond its ttl, answered or not.
     extended: AtomicBool,
     shares: AtomicUsize,
-    /// How other readers join it, if they may.
+    /// The rules by which other readers join the hold. `None` if they may not.
     joins: Option<Joins>,
     pub(crate) timer: observe::HoldTimer,
     sequence: Sequence,
     succession: Mutex<Succession<W>>,
 }
 
-/// Who has the name after this hold.
+/// The claims on the name after this hold.
 struct Succession<W: Successor> {
     /// The process's right to the name, until the hold has ended.
     turn: Option<Turn<W>>,
     /// Instead of the turn: the hold as the queue knows it, until its release begins.
     detached: Option<Detached<W>>,
-    /// Whether anybody waited for it when its release began. One who comes later is not passed the hold: it may have ended at the
-    /// server before.
+    /// Whether anybody waited for the hold when its release began. The hold is not passed to a later waiter: it may
+    /// have ended at the server before that waiter came.
     was_awaited: bool,
-    /// Whether it was passed on, and somebody else has the holder id now.
+    /// Whether the hold was passed on: another guard has the holder id now.
     passed: bool,
-    /// Where nobody keeps the turn for the release, until that is answered.
+    /// The release, while it is unanswered and nobody keeps the turn for it.
     unanswered: Option<UnansweredRelease<W>>,
 }
 
-/// What was granted.
+/// A hold that the server granted.
 pub(crate) struct Grant {
     hold: Arc<dyn Hold>,
     token: FencingToken,
     lease: Lease,
-    /// What it was granted to, if that is an upgradable hold.
+    /// The request of the grant, if the hold is upgradable.
     upgradable: Option<AcquireRequest>,
 }
 
 impl Grant {
-    /// What the server granted to this request.
+    /// Checks a grant of the server to this request.
     ///
     /// # Errors
-    /// When the backend armed another lease than the request's, or ignored its token floor.
+    /// If the backend armed another lease than the request's, or ignored its token floor.
     pub(crate) fn new(request: &AcquireRequest, hold: Arc<dyn Hold>, armed: &Armed) -> Result<Self> {
         if !request.lease().is_proved_by(armed) {
             let message = "the backend armed another lease than that of the request";
@@ -196,22 +196,22 @@ impl<W: Successor> ActiveHold<W> {
         }
     }
 
-    /// When the lease ends, as of now.
+    /// The end of the lease, as of now.
     fn end(&self) -> Instant {
         self.renewals.end()
     }
 
-    /// How long whoever has it now has had it.
+    /// The time for which the current owner has had the hold.
     pub(crate) fn held_for(&self) -> Duration {
         self.sequence.held_for()
     }
 
-    /// How many guards have it; 0 once its release has begun.
+    /// The number of guards that share the hold; 0 once its release has begun.
     pub(crate) fn shares(&self) -> usize {
         self.shares.load(Ordering::Acquire)
     }
 
-    /// How much of the minimum hold is left.
+    /// The rest of the minimum hold.
     fn rest_of_minimum(&self) -> Option<Duration> {
         let rest = self.kept_until?.saturating_duration_since(LeaseInstant::now());
         Some(rest).filter(|rest| !rest.is_zero())
@@ -230,8 +230,8 @@ impl<W: Successor> ActiveHold<W> {
         Err(Error::new(ErrorKind::Misconfigured, message))
     }
 
-    /// Whether it may last for longer than its ttl. Then nobody else in the process gets it as it is: if the process dies, the
-    /// name is to be free within the ttl that the next holder asked for.
+    /// Whether the hold may last for longer than its ttl. Then it is not passed on: if the process dies, the name must
+    /// be free within the next holder's own ttl.
     fn is_extended(&self) -> bool {
         self.extended.load(Ordering::SeqCst)
     }
@@ -319,14 +319,14 @@ impl<W: Successor> Succession<W> {
 }
 
 impl<W: Successor> ActiveHold<W> {
-    /// Whether the release is answered or not, no try waits for it any more.
+    /// Ends the wait of all tries for this release, answered or not.
     fn release_answered(&self) {
         let answered = self.succession().unanswered.take();
         drop(answered);
     }
 }
 
-/// What the lease calls when it is lost.
+/// The lease calls this when it is lost.
 impl<W: Successor> Wake for ActiveHold<W> {
     fn wake(self: Arc<Self>) {
         if let Some(keeper) = self.keeper.upgrade() {

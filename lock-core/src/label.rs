@@ -1,4 +1,4 @@
-//! What a process calls itself unless it is told otherwise.
+//! The label of a process, unless the user sets one.
 
 use crate::options::limits::MAX_LABEL_BYTES;
 use crate::sync::Arc;

@@ -296,7 +296,7 @@ impl Lock {
         Ok(share.map(Guard::new))
     }
 
-    /// Who holds the lock, as the server sees it.
+    /// Returns the holders of the lock, as the server sees them.
     pub(crate) async fn status(&self) -> Result<LockStatus> {
         self.locker.status(self.name.as_ref().map_err(Error::clone)?).await
     }

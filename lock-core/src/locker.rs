@@ -66,7 +66,7 @@ pub struct Locker {
     shared: Arc<Shared>,
     /// Those of its locks, unless they set their own.
     options: LockOptions,
-    /// Whether somebody chose the TTL: else `connect` does not check it, as a better one may be set after that.
+    /// Whether the user chose the TTL. If not, `connect` does not check it: the user may still set a better one.
     ttl_is_chosen: bool,
     limits: Limits,
     required: Option<Arc<Required>>,
@@ -116,7 +116,7 @@ impl Locker {
         }
     }
 
-    /// What the backend can do beyond the minimum.
+    /// Returns what the backend can do beyond the minimum.
     ///
     /// # Examples
     /// ```
@@ -188,7 +188,8 @@ impl Locker {
         Lock::new(self.clone(), LockName::new(name), self.options.clone())
     }
 
-    /// Who holds this name and how, as the server sees it. For people and dashboards: it may have changed when it arrives.
+    /// Returns the holders of this name and their modes, as the server sees them. For people and dashboards: the answer
+    /// may be outdated when it arrives.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidName`], or the error of the server.
@@ -240,8 +241,8 @@ impl Locker {
         Ok(answer)
     }
 
-    /// What this process holds by this locker and its clones, in the order of the names. Sends nothing. A hold that was lost, or
-    /// whose release has begun, is not listed.
+    /// Returns the holds of this locker and its clones, in the order of their names. Sends nothing. A hold that was
+    /// lost, or whose release has begun, is not listed.
     ///
     /// # Errors
     /// [`ErrorKind::Misconfigured`] in a forked child: the holds are its parent's.

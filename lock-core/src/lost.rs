@@ -1,4 +1,4 @@
-//! How a hold was lost.
+//! The loss of a hold, and its cause.
 
 use std::fmt;
 use std::sync::Arc;
@@ -83,8 +83,8 @@ impl Lost {
         self.0.cause
     }
 
-    /// What went wrong: the error of the last renewal, or that of the connection. `None` if the server answered that the
-    /// hold is gone, or nothing is known.
+    /// Returns the error of the last renewal, or that of the connection. `None` if the server answered that the hold is
+    /// gone, or if no error is known.
     ///
     /// If this process sent no renewals in time, the error says so: nobody drove the Tokio runtime, or the process was
     /// paused (which look the same), or the machine was suspended. Holds that the backend's session renews lack this.
@@ -92,12 +92,13 @@ impl Lost {
         self.0.error.as_ref()
     }
 
-    /// How long before the loss was noticed this process had sent the request whose answer last confirmed the hold.
+    /// Returns the age, when the loss was noticed, of the request whose answer last confirmed the hold.
     pub fn last_confirmed(&self) -> Option<Duration> {
         self.0.last_confirmed
     }
 
-    /// How long before the loss was noticed the lease had ended. `None` if it had not ended.
+    /// Returns the time between the end of the lease and the moment when the loss was noticed. `None` if the lease had
+    /// not ended.
     pub fn lease_ended(&self) -> Option<Duration> {
         self.0.lease_ended
     }
@@ -130,7 +131,7 @@ impl PartialEq for Lost {
 
 impl Eq for Lost {}
 
-/// What `Display` prints: a program whose `main` returns the error prints this.
+/// Prints the same as `Display`, for a program whose `main` returns the error.
 impl fmt::Debug for Lost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)

@@ -243,7 +243,7 @@ struct MemoryHold {
     name: LockName,
     holder: HolderId,
     token: FencingToken,
-    /// How many tokens are left, its own included.
+    /// The number of reserved tokens that are left, this one included.
     reserved: u32,
     lease: Lease,
 }

@@ -35,7 +35,7 @@ mod plan;
 /// - The errors of [`Lock::acquire`]. [`Error::name`] is the name of the lock that failed.
 ///
 /// After an error no lock is held. The call waits for the releases, each for up to the operation timeout of its locker.
-/// What is not released by then is released in the background.
+/// Locks that are not released by then are released in the background.
 ///
 /// # Cancel safety
 /// If it is dropped, all locks are released in the background, and what was sent is undone.
@@ -309,7 +309,7 @@ async fn release_until(held: Vec<Guard>, deadline: Option<Instant>) {
     let releases = join_all(held.into_iter().map(Guard::release));
     tokio::select! {
         biased;
-        // Whoever acquired learns why that failed, which comes before what became of the rest.
+        // First, so that the error of the failed acquire comes before those of the releases.
         _ = releases => {}
         () = until(deadline) => {}
     }

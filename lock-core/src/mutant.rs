@@ -28,15 +28,15 @@ pub enum Mutant {
     JoinsWhatHasEnded,
     /// A line of permits stays closed when the request that closed it is granted or gone.
     StaysClosed,
-    /// What the server answers to the renewals of a hold counts after an upgrade has replaced it.
+    /// After an upgrade has replaced a hold, answers to the renewals of the former hold still count.
     HeedsTheFormerHold,
     /// A hold counts as lost if the server does not know it, though an upgrade may have replaced it.
     TakesAGrantForALoss,
     /// A hold is released before its upgrade is undone.
     ReleasesBeforeTheUndo,
-    /// What was passed on to somebody who has gone is kept for them.
+    /// A hold that was passed to a caller who has gone is kept, and not released.
     PassesToNobody,
-    /// A loss that is told while the hold is passed on is told to the one before alone.
+    /// A loss that is reported during a pass reaches the giver alone, and not the next holder.
     MissesALossInAPass,
     /// A waiter whose time is up leaves the line before it looks what is known of the name.
     LeavesBeforeTheLastWord,

@@ -1,4 +1,4 @@
-//! What is locked.
+//! Lock names.
 
 use std::fmt;
 use std::sync::Arc;

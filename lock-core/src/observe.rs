@@ -46,7 +46,7 @@ pub(crate) enum BackendRequest {
     Revoke,
 }
 
-/// What came of a renewal.
+/// The outcome of a renewal.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum RenewalOutcome {
     Renewed,
@@ -240,7 +240,7 @@ fn leads(name: &LockName, is_measured: bool, more: f64) {
     let _ = (name, is_measured, more);
 }
 
-/// How long an acquire takes, and what comes of it.
+/// Measures the duration of an acquire, and records its outcome.
 pub(crate) struct AcquireTimer {
     #[cfg(feature = "metrics")]
     since: std::time::Instant,
@@ -289,10 +289,10 @@ impl Drop for AcquireTimer {
     }
 }
 
-/// How long a hold lasts, and how it ends.
+/// Measures the duration of a hold, and records its end.
 #[derive(Debug)]
 pub(crate) struct HoldTimer {
-    /// Whether its loss was told.
+    /// Whether the loss was reported.
     is_told: AtomicBool,
     #[cfg(feature = "metrics")]
     since: std::time::Instant,

@@ -14,7 +14,7 @@ use crate::token::FencingToken;
 pub struct OwnHold {
     /// The lock's name.
     pub name: LockName,
-    /// How the lock is held.
+    /// The mode in which the lock is held.
     pub mode: Mode,
     /// The hold's fencing token.
     pub token: FencingToken,
@@ -22,10 +22,11 @@ pub struct OwnHold {
     pub label: Option<Arc<str>>,
     /// Whether the hold is held, suspect or lost, by this process's clock.
     pub state: HoldState,
-    /// How long it has been held.
+    /// The time for which it has been held.
     pub held_for: Duration,
-    /// How long it lasts if nothing renews it. Zero if it was lost.
+    /// The time for which the hold lasts if nothing renews it. Zero if it was lost.
     pub valid_for: Duration,
-    /// How many guards share the hold: readers that joined it, or guards of one [`ReentryKey`](crate::ReentryKey).
+    /// The number of guards that share the hold: readers that joined it, or guards of one
+    /// [`ReentryKey`](crate::ReentryKey).
     pub guards: usize,
 }

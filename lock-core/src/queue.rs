@@ -34,13 +34,13 @@ mod waiter;
 #[derive(Debug)]
 pub(crate) struct Queues<W: Waiter>(Mutex<HashMap<LockName, Lines<W>, RandomState>>);
 
-/// What entering comes to.
+/// The result of entering the queue.
 pub(crate) enum Admission<W: Waiter, R> {
-    /// Nobody is before us. With the count of what was learned of the name until now.
+    /// The caller may ask the server. With the count of answers about the name until now.
     Turn(Turn<W>, u64),
-    /// In the queue, which dropping the receiver leaves. With that count as well.
+    /// The caller waits; dropping the receiver leaves the queue. With the same count.
     Waiting(R, u64),
-    /// The process's hold is shared.
+    /// The caller shares the process's hold.
     Shared,
     /// The name is taken, and the caller does not wait.
     Busy,
@@ -117,7 +117,7 @@ impl<W: Waiter> Queues<W> {
         self.0.lock().get_mut(name)?.state_limit(limit)
     }
 
-    /// The label of whoever has the name, as far as this line knows.
+    /// The label of the holder, as far as this line knows it.
     pub(crate) fn holder(&self, name: &LockName, kind: LineKind) -> Option<Arc<str>> {
         match &self.0.lock().get(name)?.known_line(kind)?.leader {
             LeaderState::Refused(label) | LeaderState::Holding(_, label) => label.clone(),
@@ -125,7 +125,7 @@ impl<W: Waiter> Queues<W> {
         }
     }
 
-    /// What is known of the name now, to this caller whose time is up.
+    /// The last known state of the name, for a caller whose time is up.
     pub(crate) fn last_word(&self, name: &LockName, kind: LineKind, since: Since) -> LastWord {
         let names = self.0.lock();
         let Some(line) = names.get(name).and_then(|lines| lines.known_line(kind)) else {
@@ -135,7 +135,7 @@ impl<W: Waiter> Queues<W> {
         if let Some(error) = unreachable.or_else(|| line.failure.clone()) {
             return LastWord::Failed(error);
         }
-        // Whoever has the turn may not have seen the answer to its request yet.
+        // The holder of the turn may not have seen the answer to its request yet.
         let noted = line.request.as_ref().and_then(AcquireRequest::last_busy);
         let silent_since = match (&line.leader, noted) {
             (LeaderState::Refused(label) | LeaderState::Holding(_, label), _) => return LastWord::Taken(label.clone()),
@@ -143,7 +143,7 @@ impl<W: Waiter> Queues<W> {
             (LeaderState::Asking, None) => line.request.as_ref().map(AcquireRequest::made),
             (LeaderState::Releasing(since), _) => Some(*since),
         };
-        // It went from one to the next meanwhile: the server answers, and others were before us.
+        // Other callers of this process had the turn meanwhile: the server answers, and they came first.
         match since.has_news(line.news, silent_since) {
             true => LastWord::Taken(None),
             false => LastWord::Nothing,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::sync::time::{Instant, sleep_until};
 
-/// How a sentence says that something was not done in this time.
+/// Formats a limit for a message, such as "within 5s".
 pub(crate) fn within(limit: Duration) -> String {
     match limit.is_zero() {
         true => "at once".to_owned(),
@@ -12,7 +12,7 @@ pub(crate) fn within(limit: Duration) -> String {
     }
 }
 
-/// How a sentence says how long before an event something else was.
+/// Formats the time between two events, such as "3s before".
 pub(crate) fn before(time: Duration) -> String {
     match time < Duration::from_millis(1) {
         true => "just before".to_owned(),
@@ -47,7 +47,7 @@ impl LeaseInstant {
         self.0.saturating_duration_since(earlier.0)
     }
 
-    /// When the runtime's clock will show it, unless the machine is suspended before.
+    /// The same moment by the runtime's clock, unless the machine is suspended before.
     pub(crate) fn by_runtime(self) -> Instant {
         self.0.checked_sub(suspended_as_seen()).unwrap_or_else(Instant::now)
     }
@@ -66,13 +66,13 @@ pub(crate) async fn until(time: Option<Instant>) {
 pub(crate) struct SuspendDetector(Option<Duration>);
 
 impl SuspendDetector {
-    /// Whether it was, since this was last asked.
+    /// Returns whether the machine was suspended since the last call.
     pub(crate) fn was_suspended(&mut self) -> bool {
         let suspended = suspended(Instant::now());
         self.0.replace(suspended).is_some_and(|before| before < suspended)
     }
 
-    /// When to ask again, for somebody who waits until `planned`.
+    /// The moment of the next check, for a task that waits until `planned`.
     pub(crate) fn next(planned: Instant) -> Instant {
         match system::CAN_TELL {
             true => planned.min(Instant::now() + LOOK_EVERY),
@@ -83,7 +83,7 @@ impl SuspendDetector {
 
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// How long the machine was suspended until now, which is `now`, in all since this was first asked.
+/// The total time for which the machine was suspended, from the first call until `now`.
 fn suspended(now: Instant) -> Duration {
     #[cfg(test)]
     return system::look(now) + tests::look();
@@ -112,23 +112,23 @@ mod system {
 
     pub(super) const CAN_TELL: bool = true;
 
-    /// The two are not read at once, so that their distance is inexact; nobody suspends a machine for less than this.
+    /// The two clocks are not read at once, so their distance is inexact. No suspension is shorter than this.
     const NOISE: i64 = 1_000_000;
 
-    /// Around a suspension the machine is awake for far longer than this without letting anybody run, while its
-    /// drivers go to sleep and come back: there was none between two looks as close as that.
+    /// Around a suspension the machine is awake for far longer than this without running any task, while its drivers go
+    /// to sleep and come back. So there was no suspension between two looks that are this close.
     const CLOSE: u64 = 50_000;
 
     struct Seen {
         at_first: i64,
         latest: AtomicI64,
         start: Instant,
-        /// When it was, in nanoseconds since the start.
+        /// The moment of the last look, in nanoseconds since the start.
         looked: AtomicU64,
     }
 
     static SEEN: LazyLock<Seen> = LazyLock::new(|| {
-        // Whatever comes between the readings makes a distance smaller: the largest is the best.
+        // A delay between the readings makes a distance smaller, so the largest one is the best.
         let at_first = (0..8).map(|_| distance()).max().unwrap_or_default();
         Seen {
             at_first,
@@ -148,7 +148,7 @@ mod system {
     pub(super) fn look(now: Instant) -> Duration {
         let now = now.saturating_duration_since(SEEN.start).as_nanos();
         let now = u64::try_from(now).unwrap_or(u64::MAX);
-        // Whoever looked then has written down what there was to see.
+        // Shortly after another look there is nothing new to see.
         if now.abs_diff(SEEN.looked.load(Ordering::Acquire)) >= CLOSE {
             let distance = distance();
             if distance > SEEN.latest.load(Ordering::Relaxed) + NOISE {

@@ -118,7 +118,7 @@ impl FromStr for FencingToken {
     /// [`ErrorKind::Misconfigured`] if the text is not a number from 1 to 2^63 - 1.
     fn from_str(text: &str) -> Result<Self, Error> {
         let token = text.parse().ok().and_then(Self::new);
-        // What stands there may come from outside, in any length: it is not repeated.
+        // The text may come from outside and be long, so the error does not repeat it.
         token.ok_or_else(|| no_token("the text"))
     }
 }

@@ -81,8 +81,8 @@ impl Watch {
         self.lease.state()
     }
 
-    /// Whether the hold still counts as held, by this process's clock: it was neither released nor lost. Work that goes on beside
-    /// its guard asks this, since [`check`](Self::check) finds nothing wrong with a hold that was released.
+    /// Returns `true` if the hold still counts as held, by this process's clock: it was neither released nor lost. Work
+    /// that may outlive its guard calls this, since [`check`](Self::check) succeeds after a release.
     ///
     /// # Examples
     /// ```
@@ -124,7 +124,7 @@ impl Watch {
         }
     }
 
-    /// How long the hold lasts if nothing renews it, by this process's clock. Zero if it has ended.
+    /// Returns the time for which the hold lasts if nothing renews it, by this process's clock. Zero if it has ended.
     ///
     /// # Examples
     /// ```

@@ -1,4 +1,4 @@
-//! Which limits of one semaphore were found to differ, so that each pair is logged once and not with every request.
+//! The pairs of limits of one semaphore that were found to differ, so that each pair is logged once.
 
 use std::collections::VecDeque;
 
@@ -13,7 +13,7 @@ const MOST: usize = 64;
 pub(crate) struct DifferingLimits(Mutex<VecDeque<(LockName, u32, u32)>>);
 
 impl DifferingLimits {
-    /// Whether these two, in any order, are not remembered yet. They are after that.
+    /// Remembers these two limits, in any order. Returns whether they were not remembered yet.
     pub(super) fn note(&self, name: &LockName, limit: u32, other: u32) -> bool {
         let pair = (name.clone(), limit.min(other), limit.max(other));
         let mut known = self.0.lock();

@@ -43,7 +43,7 @@ pub(crate) struct PendingAcquire {
     upgrade: Option<Upgrade<Caller>>,
 }
 
-/// What the server granted.
+/// A grant of the server, and the turn that asked for it.
 pub(crate) struct Granted {
     pub(crate) grant: Grant,
     pub(crate) turn: Turn<Caller>,
@@ -173,7 +173,7 @@ impl PendingAcquire {
         }
     }
 
-    /// That the name is taken is not the last word any more.
+    /// The server cannot be reached, so "taken" is no longer the last known state.
     fn note_unreachable(&mut self) {
         self.state = self.state.noted(false);
         if let (Some(turn), Some(why)) = (&self.turn, self.request.unreachable()) {
@@ -256,7 +256,7 @@ impl PendingAcquire {
         self.turn.as_ref()?.releases_answered()
     }
 
-    /// What the server granted.
+    /// Accepts the server's grant.
     ///
     /// # Errors
     /// If the backend armed another lease. Then the grant is undone.

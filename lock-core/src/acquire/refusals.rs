@@ -1,4 +1,4 @@
-//! Which names were refused a moment ago.
+//! The names that were refused a moment ago.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -17,7 +17,7 @@ pub(crate) struct Refusals(Mutex<Refused>);
 #[derive(Debug, Default)]
 struct Refused {
     when: HashMap<LockName, Instant>,
-    /// When those of long ago were forgotten last: not at every refusal, which would look at all of them.
+    /// The last time at which old entries were removed. Not at every refusal, since that reads all entries.
     tidied: Option<Instant>,
 }
 

@@ -1,4 +1,4 @@
-//! What the clones of a locker share.
+//! The state that the clones of a locker share.
 
 use super::caller::Caller;
 use std::fmt;

@@ -1,8 +1,8 @@
-//! What a backend can do beyond the minimum.
+//! The features of a backend beyond the minimum.
 
 use std::time::Duration;
 
-/// What a backend can do beyond what every backend must. Defaults to nothing.
+/// The features that a backend has beyond the required ones. Defaults to none.
 ///
 /// Core refuses an option that the backend cannot honour before it calls the backend. The conformance suite checks what a
 /// backend declares.
@@ -26,10 +26,11 @@ pub struct Capabilities {
     /// A hold passes to the next waiter of the same process without a request: [`Hold::pass`](super::Hold::pass), as often as
     /// the grant [reserved](super::AcquireRequest::reserve) tokens.
     pub pass: bool,
-    /// How recently the server must have confirmed a hold that [passes](Self::pass). For a hold that ends with its connection:
-    /// another may have it before this process notices. Core then [passes it on](super::rules::is_confirmed) only if its lease was
-    /// armed by a request that was sent after the next holder's acquire began, and no longer ago than this. Otherwise core
-    /// releases it. Defaults to `None`: nobody else has it before its lease ends.
+    /// The longest time since the server last confirmed a hold that [passes](Self::pass). It is for holds that end with
+    /// their connection: another client may have the name before this process notices. Core then [passes the hold
+    /// on](super::rules::is_confirmed) only if a request armed its lease that was sent after the next holder's acquire
+    /// began, and no longer ago than this. Otherwise core releases it. Defaults to `None`: nobody else has the name
+    /// before the lease ends.
     pub pass_confirmed_within: Option<Duration>,
     /// A name can stay taken for a minimum time, even after its holder has exited:
     /// [`ReleaseOptions::keep_for`](super::ReleaseOptions::keep_for) is honoured.

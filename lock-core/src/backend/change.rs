@@ -1,4 +1,4 @@
-//! How a client hears that a name may have changed hands.
+//! The signal that a name may have changed hands.
 
 use std::fmt;
 use std::future::pending;

@@ -56,34 +56,34 @@ struct Shared {
 
 struct Record {
     phase: Phase,
-    /// When the hold's own term ends, once armed.
+    /// The end of the hold's own term, once armed.
     term_end: Option<LeaseInstant>,
-    /// When the session ends to which the hold is bound, if it is.
+    /// The end of the session to which the hold is bound, if it is.
     session_end: Option<LeaseInstant>,
-    /// How long that session lives on without the server's hearing of it.
+    /// The time for which that session outlives its last contact with the server.
     session_term: Option<Duration>,
-    /// When it has lasted for its maximum, if it has one and is live.
+    /// The moment at which a live hold reaches its maximum, if it has one.
     maximum_end: Option<LeaseInstant>,
-    /// When the latest request was sent whose answer armed it.
+    /// The moment when the latest request was sent whose answer armed the lease.
     armed_from: Option<LeaseInstant>,
-    /// When the latest request was sent whose answer armed it or bound it to its session.
+    /// The moment when the latest request was sent whose answer armed the lease or bound it to its session.
     heard_of: Option<SentAt>,
     /// The suspicion that no arming has cleared yet.
     suspected: Option<Suspicion>,
-    /// What last went wrong, since the hold was last confirmed.
+    /// The latest error since the hold was last confirmed.
     failure: Option<Error>,
-    /// When a renewal was last sent or answered, if core sends them.
+    /// The moment when core last sent a renewal or received an answer, if core renews the hold.
     driven: Driven,
-    /// How it was lost, once it is.
+    /// The loss, once the hold is lost.
     lost: Option<Lost>,
-    /// What was said of the hold while it was being released: whoever it is passed on to has to know.
+    /// A loss that was reported during the release. The next holder must learn of it if the hold is passed on.
     lost_in_release: Option<LostCause>,
-    /// Whom to tell of a loss.
+    /// The task to wake after a loss.
     watcher: Option<Waker>,
 }
 
 impl Record {
-    /// When the lease ends.
+    /// The end of the lease.
     fn end(&self) -> Option<LeaseInstant> {
         let hold_end = self.hold_end()?;
         Some(
@@ -92,7 +92,7 @@ impl Record {
         )
     }
 
-    /// When the hold ends, whatever its maximum is.
+    /// The end of the hold, whatever its maximum is.
     fn hold_end(&self) -> Option<LeaseInstant> {
         let term_end = self.term_end?;
         Some(
@@ -101,7 +101,7 @@ impl Record {
         )
     }
 
-    /// The hold was there when an answer to a request came that was sent then.
+    /// A request sent at this moment was answered, so the hold was there when the answer came.
     fn trust(&mut self, sent: SentAt) {
         self.heard_of = Some(self.heard_of.map_or(sent, |known| known.later(sent)));
         self.suspected = self.suspected.filter(|suspicion| !suspicion.is_cleared_by(sent));
@@ -110,7 +110,7 @@ impl Record {
         }
     }
 
-    /// How long before `now` the request was sent whose answer last confirmed the hold.
+    /// The time between `now` and the sending of the request whose answer last confirmed the hold.
     fn confirmed_before(&self, now: LeaseInstant) -> Option<Duration> {
         let confirmed = self.heard_of.map(|sent| sent.at).max(self.armed_from)?;
         Some(now.saturating_duration_since(confirmed))
@@ -291,7 +291,7 @@ impl Lease {
         }
     }
 
-    /// What is known of the hold now. A lease that was never armed counts as released.
+    /// Returns the state of the hold now. A lease that was never armed counts as released.
     pub fn state(&self) -> HoldState {
         let record = self.lock(LeaseInstant::now());
         match record.phase {
@@ -302,7 +302,7 @@ impl Lease {
         }
     }
 
-    /// How long the lease still lasts; zero if it has ended.
+    /// Returns the time for which the lease still lasts; zero if it has ended.
     pub fn valid_for(&self) -> Duration {
         let now = LeaseInstant::now();
         let record = self.lock(now);
@@ -391,28 +391,28 @@ impl Lease {
         self.describe_loss(&mut record, cause, LeaseInstant::now())
     }
 
-    /// When the lease ends.
+    /// The end of the lease.
     pub(crate) fn ends_at(&self) -> Option<LeaseInstant> {
         self.0.record.lock().end()
     }
 
-    /// How long a hold lasts that asked for `ttl`, if nothing renews it: no longer than the session to which it is bound.
+    /// The time for which a hold lasts that asked for `ttl` and is not renewed: at most the term of its session.
     pub(crate) fn term(&self, ttl: Duration) -> Duration {
         let session = self.0.record.lock().session_term;
         session.map_or(ttl, |session| session.min(ttl))
     }
 
-    /// When the lease ends by the runtime's clock, for timers.
+    /// The end of the lease by the runtime's clock, for timers.
     pub(crate) fn end(&self) -> Option<Instant> {
         self.0.record.lock().end().map(LeaseInstant::by_runtime)
     }
 
-    /// When the latest request was sent whose answer armed it, by the runtime's clock.
+    /// The sending time, by the runtime's clock, of the latest request whose answer armed the lease.
     pub(crate) fn armed_from(&self) -> Option<Instant> {
         self.0.record.lock().armed_from.map(LeaseInstant::by_runtime)
     }
 
-    /// Whether it is this lease, and not another one, that was armed.
+    /// Whether the backend armed this lease, and not another one.
     pub(crate) fn is_proved_by(&self, armed: &Armed) -> bool {
         Arc::ptr_eq(&self.0, &armed.0.0)
     }

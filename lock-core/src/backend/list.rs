@@ -2,7 +2,7 @@
 
 use crate::name::LockName;
 
-/// Which names are listed, and where a page begins: see [`Locker::list`](crate::Locker::list).
+/// A position in the list of names, and the prefix of the names listed: see [`Locker::list`](crate::Locker::list).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ListFrom {
     prefix: String,
@@ -15,7 +15,7 @@ pub struct ListFrom {
 pub struct ListPage {
     /// Names with a hold or a queue, in no particular order. A page may be empty with more to come.
     pub names: Vec<LockName>,
-    /// Where the next page begins. `None`: this was the last one.
+    /// The beginning of the next page. `None`: this was the last one.
     pub next: Option<ListFrom>,
 }
 
@@ -33,12 +33,12 @@ impl ListFrom {
         }
     }
 
-    /// What all names begin with.
+    /// Returns the prefix of the listed names.
     pub fn name_prefix(&self) -> &str {
         &self.prefix
     }
 
-    /// What the backend noted at the end of the page before. `None`: from the beginning.
+    /// Returns the position that the backend noted at the end of the previous page. `None`: the list begins.
     pub fn after(&self) -> Option<&str> {
         self.after.as_deref()
     }

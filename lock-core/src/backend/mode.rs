@@ -1,11 +1,11 @@
-//! How a name is held: alone, shared, or by permits.
+//! The modes of a hold: exclusive, shared, upgradable, or permits.
 
 use std::fmt;
 use std::num::NonZeroU32;
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// How a name is held. [`rules::fits`](super::rules::fits) decides which holds go together.
+/// The mode in which a name is held. [`rules::fits`](super::rules::fits) decides which holds go together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Mode {
@@ -20,7 +20,7 @@ pub enum Mode {
     Permits(Permits),
 }
 
-/// How many permits a request takes, and of how many.
+/// The number of permits that a request takes, and the semaphore's limit.
 ///
 /// # Examples
 /// ```
@@ -52,7 +52,7 @@ impl Permits {
         Err(Error::new(ErrorKind::Misconfigured, message))
     }
 
-    /// How many permits are taken.
+    /// Returns the number of permits that the request takes.
     pub fn take(self) -> u32 {
         self.take.get()
     }

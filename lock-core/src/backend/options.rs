@@ -13,7 +13,7 @@ const DEFAULT_TTL: Duration = Duration::from_secs(30);
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LockOptions {
-    /// How long the lock stays taken after its process died. Defaults to 30 s.
+    /// The time for which the lock stays taken after its process died. Defaults to 30 s.
     pub ttl: Duration,
     /// The label shown to anyone who asks who holds the lock. A [`Locker`](crate::Locker) has a default for its locks.
     pub label: Option<Arc<str>>,
@@ -21,9 +21,9 @@ pub struct LockOptions {
     pub mode: Mode,
     /// Whether the hold is never renewed. Defaults to `false`.
     pub fixed_lease: bool,
-    /// How long the name stays taken at least. Defaults to `None`.
+    /// The shortest time for which the name stays taken. Defaults to `None`.
     pub minimum_hold: Option<Duration>,
-    /// How long a guard keeps the lock at most. Defaults to `None`.
+    /// The longest time for which a guard keeps the lock. Defaults to `None`.
     pub maximum_hold: Option<Duration>,
     /// The number that the token is above. Defaults to `None`.
     pub token_floor: Option<FencingToken>,

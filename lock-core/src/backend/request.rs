@@ -1,4 +1,5 @@
-//! Acquire requests: [`AcquireRequest`] as a backend sees it, and what makes one, for core, tests and a backend over backends.
+//! Acquire requests: [`AcquireRequest`] as a backend sees it, and its constructors for core, tests and a backend over
+//! backends.
 
 use std::fmt;
 use std::time::Duration;
@@ -32,7 +33,7 @@ pub struct RequestControl(AcquireRequest);
 
 struct Shared {
     holder: HolderId,
-    /// Of its terms, [`State::terms`] has those that have changed since.
+    /// The options at the start. [`State::terms`] has those of the terms that have changed since.
     started_as: RequestOptions,
     lease: Lease,
     made: Instant,
@@ -47,11 +48,11 @@ struct State {
     terms: Terms,
     /// The longest ttl that it has ever had.
     longest_ttl: Duration,
-    /// How often ttl, minimum or label have changed, and at which of these changes each was last read.
+    /// The number of changes of ttl, minimum or label, and the change at which each was last read.
     changes: u32,
     ttl_read: u32,
     label_read: u32,
-    /// `None` as long as nobody asked for the minimum: then the ttl stands for it.
+    /// `None` until the backend reads the minimum: until then a read of the ttl counts for it.
     minimum_read: Option<u32>,
     busy: Option<Busy>,
     /// Why the server cannot be asked at the moment, as the backend reported it after the last answer.
@@ -60,7 +61,7 @@ struct State {
 }
 
 impl State {
-    /// Whether the last word is that the name is taken.
+    /// Whether the last answer was that the name is taken.
     fn is_taken(&self) -> bool {
         self.busy.is_some() && self.unreachable.is_none()
     }
@@ -87,13 +88,13 @@ impl AcquireRequest {
         self.0.started_as.replaces.as_ref().map(|(holder, _)| *holder)
     }
 
-    /// Whether the hold is never renewed.
+    /// Returns `true` if the hold is never renewed.
     pub fn is_fixed(&self) -> bool {
         self.options().fixed_lease
     }
 
-    /// Whether the acquire waits for a name that is taken: until it is [given up](Self::given_up). If not, the answer is
-    /// [`Busy`], and no queue entry is left at the server.
+    /// Returns `true` if the acquire waits for a name that is taken, until it is [given up](Self::given_up). If not,
+    /// the answer is [`Busy`], and no queue entry is left at the server.
     pub fn waits(&self) -> bool {
         self.0.started_as.waits
     }
@@ -109,20 +110,22 @@ impl AcquireRequest {
         self.0.started_as.token_at_least
     }
 
-    /// Whether the request restores a hold that was live, by its own lease, when the server forgot it. Nobody else can have had the
-    /// name there since, so a server that gives no grants for a while because it may have lost data grants this one.
+    /// Returns `true` if the request restores a hold that the server forgot while its own lease was live. Nobody else
+    /// can have had the name there since. So a server that gives no grants for a while, because it may have lost data,
+    /// grants this one.
     pub fn reinstates(&self) -> bool {
         self.0.started_as.reinstates
     }
 
-    /// How many tokens its grant may reserve, its own included: the grant's token and those that follow it. A backend whose holds
-    /// can be [passed on](super::Hold::pass) sees to it that all later grants have larger tokens than these; others ignore it.
+    /// Returns the number of tokens that the grant may reserve: the grant's own token and those that follow it. A
+    /// backend whose holds can be [passed on](super::Hold::pass) gives all later grants larger tokens than these; other
+    /// backends ignore it.
     pub fn reserve(&self) -> u32 {
         self.0.started_as.reserve
     }
 
-    /// Whether the [status](super::DistributedLock::status) must show the grant's token, as observers of an election need it. A
-    /// backend whose status always does ignores this.
+    /// Returns `true` if the [status](super::DistributedLock::status) must show the grant's token, as observers of an
+    /// election need it. A backend whose status always shows tokens ignores this.
     pub fn shows_token(&self) -> bool {
         self.options().shows_token
     }
@@ -176,13 +179,13 @@ impl AcquireRequest {
         state.terms.options.label.clone()
     }
 
-    /// How long the request may still take, or `None` without a deadline.
+    /// Returns the time that the request may still take, or `None` without a deadline.
     pub fn time_left(&self) -> Option<Duration> {
         let deadline = self.0.state.lock().terms.deadline;
         deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
     }
 
-    /// Whether the request was given up: the deadline has passed, or the caller has left.
+    /// Returns `true` if the request was given up: the deadline has passed, or the caller has left.
     pub fn is_given_up(&self) -> bool {
         let state = self.0.state.lock();
         state.given_up || state.terms.deadline.is_some_and(|deadline| deadline <= Instant::now())
@@ -236,12 +239,12 @@ impl AcquireRequest {
         self.0.state.lock().busy.clone()
     }
 
-    /// When it was made.
+    /// The moment when the request was made.
     pub(crate) fn made(&self) -> Instant {
         self.0.made
     }
 
-    /// Whether there was ever a connection to send it over.
+    /// Whether there ever was a connection over which to send the request.
     pub(crate) fn was_connected(&self) -> bool {
         self.0.connected.load(Ordering::Relaxed)
     }
@@ -260,8 +263,8 @@ impl AcquireRequest {
         self.0.state.lock().unreachable.clone()
     }
 
-    /// Whether its acquire, which failed with `why`, certainly left nothing at the server: the error
-    /// [says so](crate::Error::not_executed), and nothing was ever [sent](Self::sending).
+    /// Returns `true` if its acquire, which failed with `why`, certainly left nothing at the server: the error [says
+    /// so](crate::Error::not_executed), and nothing was ever [sent](Self::sending).
     pub fn was_certainly_not_sent(&self, why: &Error) -> bool {
         why.is_not_executed() && !self.0.was_sent.load(Ordering::SeqCst)
     }
@@ -282,7 +285,7 @@ impl AcquireRequest {
         self.0.state.lock().longest_ttl
     }
 
-    /// Whether what was last read of ttl, minimum and label is what they are now.
+    /// Whether the values of ttl, minimum and label that were last read are still current.
     pub(crate) fn was_read_as_it_stands(&self) -> bool {
         let state = self.0.state.lock();
         let read = [
@@ -307,7 +310,7 @@ impl AcquireRequest {
         }
     }
 
-    /// What the server said last may not be true any more.
+    /// Forgets the last answer, which may be outdated.
     pub(crate) fn forget_busy(&self) {
         self.0.state.lock().busy = None;
     }

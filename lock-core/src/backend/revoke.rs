@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// How a hold is revoked: see [`Locker::revoke`](crate::Locker::revoke).
+/// The way in which a hold is revoked: see [`Locker::revoke`](crate::Locker::revoke).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Revoke {
@@ -20,9 +20,9 @@ pub enum Revoke {
 pub enum Revoked {
     /// The hold with that token is revoked.
     Done {
-        /// How long its lease would have lasted at the server. After [`Revoke::AtLeaseEnd`] the name is free then. After
-        /// [`Revoke::Now`] its former holder may act for that long, if it is cut off from the server. `None` if the server does
-        /// not know it.
+        /// The time for which its lease would have lasted at the server. After [`Revoke::AtLeaseEnd`] the name is free
+        /// then. After [`Revoke::Now`] its former holder may act for that long, if it is cut off from the server.
+        /// `None` if the server does not know it.
         lease_left: Option<Duration>,
     },
     /// No hold with that token is there any more. Nothing was changed.

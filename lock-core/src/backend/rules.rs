@@ -45,14 +45,15 @@ impl Moment for Duration {
     }
 }
 
-/// How long a client's lease lasts for a TTL of the server: a tenth less, since clocks may run apart by 5 % and a server's
-/// clock may tick coarsely.
+/// Returns the length of a client's lease for a TTL of the server: a tenth less, since clocks may run apart by 5 % and
+/// a server's clock may tick coarsely.
 pub fn lease_time(ttl: Duration) -> Duration {
     ttl - ttl / 10
 }
 
-/// When a client's lease ends, after the answer to a request that was sent at `sent` and asked for `ttl`. `end` is when the
-/// lease ended until now, if it was armed before. The result is never earlier than `end`; a fixed lease's end never moves.
+/// Returns the new end of a client's lease, after the answer to a request that was sent at `sent` and asked for `ttl`.
+/// `end` is the former end, if the lease was armed before. The result is never earlier than `end`; a fixed lease's end
+/// never moves.
 ///
 /// A TTL past the end of the clock gives a lease that has ended.
 pub fn lease_ends<T: Moment>(end: Option<T>, sent: T, ttl: Duration, fixed: bool) -> T {
@@ -64,53 +65,54 @@ pub fn lease_ends<T: Moment>(end: Option<T>, sent: T, ttl: Duration, fixed: bool
     }
 }
 
-/// Whether a lease, a hold or a queue entry that ends at `end` is over at `now`.
+/// Returns whether a lease, a hold or a queue entry that ends at `end` is over at `now`.
 pub fn has_expired<T: Moment>(end: T, now: T) -> bool {
     end <= now
 }
 
-/// When a hold ends that rests on several leases and needs `nth` of them, counted from 1: at the `nth` latest of their ends.
-/// Ends that are over at `now` do not count. `None` if too few are left.
+/// Returns the end of a hold that rests on several leases and needs `nth` of them, counted from 1: the `nth` latest of
+/// their ends. Ends that are over at `now` do not count. `None` if too few are left.
 pub fn nth_latest_end<T: Moment>(ends: impl IntoIterator<Item = T>, nth: usize, now: T) -> Option<T> {
     let mut live: Vec<T> = ends.into_iter().filter(|end| !has_expired(*end, now)).collect();
     live.sort_unstable_by(|one, other| other.cmp(one));
     live.get(nth.checked_sub(1)?).copied()
 }
 
-/// Whether a hold may be passed on within its process, for the `number`th time since it was granted at `granted`. Its lease
-/// ends at `end`, and the next holder inherits it: at least half of a fresh lease must be left. Its token, `number` above
-/// that of the grant, must not run ahead of a server's clock that counts microseconds.
+/// Returns whether a hold may be passed on within its process, for the `number`th time since it was granted at
+/// `granted`. Its lease ends at `end`, and the next holder inherits it: at least half of a fresh lease must be left.
+/// Its token, `number` above that of the grant, must not run ahead of a server's clock that counts microseconds.
 pub fn may_pass<T: Moment>(granted: T, now: T, number: u32, end: T, ttl: Duration) -> bool {
     let is_past = |start: T, time| start.after(time).is_some_and(|moment| has_expired(moment, now));
     let lasts = now.after(lease_time(ttl) / 2).is_some_and(|needed| needed <= end);
     lasts && is_past(granted, time_of_passes(number))
 }
 
-/// How long so many passes take at least since the grant, so that their tokens are no more than the server's clock: twice the
-/// microseconds, since clocks may run apart.
+/// The shortest time since the grant in which a hold may be passed on `number` times, so that its tokens stay behind
+/// the server's clock. Twice the microseconds, since clocks may run apart.
 pub(crate) fn time_of_passes(number: u32) -> Duration {
     Duration::from_micros(2 * u64::from(number))
 }
 
-/// Whether the server has confirmed a hold that ends with its connection recently enough to pass it on to an acquire that began
-/// at `asked`. `confirmed` is when the request was sent whose answer confirmed it last: no earlier than the acquire began, and
-/// less than `within` before `now`. So a hold that ended before the acquire began is never passed on to it.
+/// Returns whether the server has confirmed a hold that ends with its connection recently enough to pass it on to an
+/// acquire that began at `asked`. `confirmed` is the sending time of the request whose answer confirmed it last. It
+/// must not be earlier than `asked`, and less than `within` before `now`. So a hold that ended before the acquire began
+/// is never passed on to it.
 pub fn is_confirmed<T: Moment>(confirmed: T, asked: T, now: T, within: Duration) -> bool {
     asked <= confirmed && confirmed.after(within).is_none_or(|end| !has_expired(end, now))
 }
 
-/// Whether the hold is the asker's. Only its holder may renew it, release it and pass it on.
+/// Returns whether the hold is the asker's. Only its holder may renew it, release it and pass it on.
 pub fn is_mine<H: PartialEq>(holder: &H, asker: &H) -> bool {
     holder == asker
 }
 
-/// Whether `token` is one of a hold: that of its grant, `granted`, or one that was reserved with it, up to `last`. A pass leaves
-/// the hold at the server as it is and counts its token up, so all of them name the same hold.
+/// Returns whether `token` is one of a hold's tokens: that of its grant, `granted`, or one reserved with it, up to
+/// `last`. A pass leaves the hold at the server as it is and counts its token up, so all of them name the same hold.
 pub fn has_token(granted: FencingToken, last: FencingToken, token: FencingToken) -> bool {
     granted <= token && token <= last
 }
 
-/// Whether a request in mode `asked` may hold the name together with all who hold it, `held`.
+/// Returns whether a request in mode `asked` may hold the name together with all who hold it, `held`.
 ///
 /// An exclusive holder is alone. Readers hold it together, at most one of them upgradable. Permits hold it together if all of
 /// them, with those that are asked for, are at most the limit of the request.
@@ -132,8 +134,9 @@ pub fn fits(held: impl IntoIterator<Item = Mode>, asked: Mode) -> bool {
     }
 }
 
-/// Whether a request in mode `asked` is granted now: it fits with all who hold the name, `held`, and with all live queue entries
-/// before it, `before`, which are granted now as well. An entry that is not granted now stops all behind it.
+/// Returns whether a request in mode `asked` is granted now: it fits with all who hold the name, `held`, and with all
+/// live queue entries before it, `before`, which are granted now as well. An entry that is not granted now stops all
+/// behind it.
 pub fn admits(held: impl IntoIterator<Item = Mode>, before: impl IntoIterator<Item = Mode>, asked: Mode) -> bool {
     let mut held: Vec<Mode> = held.into_iter().collect();
     for mode in before {
@@ -145,7 +148,7 @@ pub fn admits(held: impl IntoIterator<Item = Mode>, before: impl IntoIterator<It
     fits(held, asked)
 }
 
-/// When a hold ends after a request for `ttl` from now. Never earlier than it did.
+/// Returns the end of a hold after a request for `ttl` from now. Never earlier than it was.
 ///
 /// A TTL past the end of the clock changes nothing.
 pub fn prolonged<T: Moment>(expires: T, now: T, ttl: Duration) -> T {
@@ -236,7 +239,7 @@ mod tests {
             (end(1, 0), end(2, 0), end(3, 0)),
             (Some(at(20)), Some(at(15)), Some(at(10)))
         );
-        // What is over does not count, and what does not count cannot be needed.
+        // An end that is over does not count, so no hold can need it.
         assert_eq!(
             (end(3, 9), end(3, 10), end(2, 14), end(2, 15)),
             (Some(at(10)), None, Some(at(15)), None)

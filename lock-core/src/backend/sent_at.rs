@@ -1,4 +1,4 @@
-//! When a request was sent, as far as a lease is concerned.
+//! The moment when a request was sent, from which leases count.
 
 use std::sync::atomic::AtomicU64;
 
@@ -9,7 +9,7 @@ use crate::time::LeaseInstant;
 #[derive(Clone, Copy, Debug)]
 pub struct SentAt {
     pub(super) at: LeaseInstant,
-    /// How many suspicions there had been: two events may share one reading of the clock.
+    /// The number of suspicions so far. It orders events that share one reading of the clock.
     pub(super) suspicions: u64,
 }
 
@@ -43,7 +43,7 @@ impl SentAt {
         }
     }
 
-    /// What tells which of two was earlier.
+    /// A key that orders two moments.
     pub(super) fn key(&self) -> (u64, LeaseInstant) {
         (self.suspicions, self.at)
     }

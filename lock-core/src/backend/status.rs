@@ -1,4 +1,4 @@
-//! Who has a lock, as the server sees it.
+//! The holders and waiters of a lock, as the server sees them.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -6,13 +6,14 @@ use std::time::{Duration, SystemTime};
 use super::Mode;
 use crate::token::FencingToken;
 
-/// Who holds a name, as the server answered. For people and dashboards, not for decisions: it may have changed meanwhile.
+/// The holders of a name, as the server answered. For people and dashboards, not for decisions: it may have changed
+/// meanwhile.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LockStatus {
     /// The holders; empty if the name is free.
     pub holders: Vec<HolderStatus>,
-    /// How many waiters are queued at the server, if it knows.
+    /// The number of waiters that are queued at the server, if it knows.
     pub waiting: Option<usize>,
     /// Those who wait at the server, in the order of its queue, if it knows. Waiters of one process that share a queue entry are
     /// one waiter here. Of a long queue, they may be the first ones alone.
@@ -25,7 +26,7 @@ pub struct LockStatus {
 pub struct WaiterStatus {
     /// The waiter's label.
     pub label: Option<Arc<str>>,
-    /// How it asks for the name.
+    /// The mode for which the waiter asks.
     pub mode: Option<Mode>,
     /// Since when it waits, by the server's clock.
     pub since: Option<SystemTime>,
@@ -39,13 +40,13 @@ pub struct HolderStatus {
     pub label: Option<Arc<str>>,
     /// The hold's fencing token.
     pub token: Option<FencingToken>,
-    /// How long the hold lasts if nothing renews it.
+    /// The time for which the hold lasts if nothing renews it.
     pub expires_in: Option<Duration>,
-    /// How it holds the name.
+    /// The mode in which the name is held.
     pub mode: Option<Mode>,
     /// Since when it holds the name, by the server's clock. From the grant on, also if the hold was passed on within a process.
     pub since: Option<SystemTime>,
-    /// What tells this hold from others at the server: as a rule the holder id.
+    /// An id that tells this hold from others at the server: as a rule the holder id.
     pub id: Option<Arc<str>>,
 }
 
@@ -85,7 +86,7 @@ impl LockStatus {
         self
     }
 
-    /// Whether anybody holds it.
+    /// Returns `true` if anybody holds the name.
     pub fn is_held(&self) -> bool {
         !self.holders.is_empty()
     }
@@ -168,9 +169,9 @@ impl WaiterStatus {
     }
 }
 
-/// When a grant was made whose token is the server's clock in microseconds since 1970. `None` if the token cannot be such a moment:
-/// it is ahead of `now`, which is about the server's time, or from before 2001. A token that had to be ahead of the clock when it was
-/// granted shows a moment that is too late by as much.
+/// Returns the moment of a grant whose token is the server's clock in microseconds since 1970. `None` if the token
+/// cannot be such a moment: it is ahead of `now`, which is about the server's time, or from before 2001. A token that
+/// had to be ahead of the clock when it was granted shows a moment that is too late by as much.
 pub fn since_of_token(token: FencingToken, now: SystemTime) -> Option<SystemTime> {
     const YEAR_2001: u64 = 1_000_000_000_000_000;
     /// Two clocks are never quite equal.

@@ -14,7 +14,7 @@ use crate::sync::RuntimeId;
 /// A call that outlives its caller, on the runtime on which it began; one that panicked is gone.
 pub(crate) struct BackendCall<T> {
     future: Option<BoxFuture<'static, Result<T>>>,
-    /// Where it began: its timers and sockets are that runtime's.
+    /// The runtime on which the call began: its timers and sockets belong to that one.
     runtime: Option<RuntimeId>,
     pub(crate) is_over: bool,
 }
@@ -54,12 +54,12 @@ impl<T> BackendCall<T> {
         self.future.is_some()
     }
 
-    /// Whether it began on the runtime that we are on.
+    /// Whether the call began on the current runtime.
     pub(crate) fn is_here(&self) -> bool {
         self.runtime == runtime::current_id()
     }
 
-    /// What is left of it, if that can go on here.
+    /// The rest of the call, if it can continue on the current runtime.
     pub(crate) fn into_future_here(self) -> Option<BoxFuture<'static, Result<T>>> {
         let is_here = self.is_here();
         self.future.filter(|_| is_here)
@@ -81,8 +81,8 @@ pub(crate) fn panicked() -> Error {
 /// The longest pause before a failed release or undo is repeated.
 pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// How long to wait before each repetition of a failed call: from 25 ms to about `longest`, doubling, with jitter, which
-/// adds up to as much again.
+/// The pauses before the repetitions of a failed call: from 25 ms to about `longest`, doubling. Jitter adds up to as
+/// much again.
 pub(crate) fn pauses(longest: Duration) -> impl Iterator<Item = Duration> + Send + use<> {
     let pauses = ExponentialBuilder::default()
         .with_min_delay(Duration::from_millis(25))

@@ -1,4 +1,4 @@
-//! What the background of a locker has to do: renew holds, notice losses, and finish what nobody waits for.
+//! The background work of a locker: it renews holds, notices losses, and finishes requests that no caller waits for.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -21,7 +21,7 @@ pub(crate) struct Keeper {
     idle: Notify,
     /// The number of the runner in charge, or [`NOBODY`].
     in_charge: AtomicUsize,
-    /// How many acquires, and releases that are waited for, are not over.
+    /// The number of acquires, and of releases that a caller waits for, that are not over.
     in_flight: AtomicUsize,
     /// Guards that may still leave work to the background.
     guards: AtomicUsize,
@@ -35,21 +35,21 @@ const NOBODY: usize = 0;
 #[derive(Debug, Default)]
 struct State {
     schedule: Schedule,
-    /// When the runner in charge wakes by itself. It is left alone while it lies ahead, so that a pair of acquire and
-    /// release wakes nobody.
+    /// The moment when the runner in charge wakes by itself. An earlier deadline wakes it; a later one does not, so
+    /// that a pair of acquire and release wakes nobody.
     planned: Option<Instant>,
     lost: Vec<Arc<dyn ScheduledHold>>,
     jobs: VecDeque<Box<dyn Job>>,
     suspend_detector: SuspendDetector,
-    /// What is being done, to be done again if the runtime dies under it.
+    /// The jobs under way. If their runtime dies, another runner repeats them.
     under_way: HashMap<u64, Box<dyn Job>>,
     last_job: u64,
     /// One for each runtime that acquired and has not gone, the latest last.
     runners: Vec<Arc<Runner>>,
     last_runner: usize,
-    /// How often the runner in charge has looked what is due.
+    /// The number of times that the runner in charge has looked for due work.
     rounds: u64,
-    /// When it looks again by itself, and whether it was woken since it looked last.
+    /// The moment when it looks again by itself, and whether it was woken since it last looked.
     looks_again: Option<Instant>,
     woken: bool,
 }
@@ -62,21 +62,21 @@ pub(super) struct Runner {
     runtime: RuntimeId,
 }
 
-/// What the runner in charge has to do now.
+/// The work of the runner in charge, at one moment.
 pub(super) struct Due {
     pub(super) holds: Vec<Arc<dyn ScheduledHold>>,
     pub(super) lost: Vec<Arc<dyn ScheduledHold>>,
     /// Lost, but released before that: to be dropped outside the lock, like all that may end a backend.
     pub(super) stale: Vec<Arc<dyn ScheduledHold>>,
     pub(super) jobs: Vec<(u64, Box<dyn Job>)>,
-    /// When to look again.
+    /// The moment to look again.
     pub(super) next: Option<Instant>,
     /// Whether the machine was suspended before, so that all timers are late.
     pub(super) resumed: bool,
     pub(super) finished: bool,
 }
 
-/// How far the runner in charge has come, as the others see it.
+/// The progress of the runner in charge, as the other runners see it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Look {
     rounds: u64,
@@ -84,7 +84,7 @@ pub(super) struct Look {
 }
 
 impl Look {
-    /// Whether the runner in charge had to look all the time, and did not.
+    /// Whether work awaited the runner in charge at both moments, and it did not look in between.
     pub(super) fn is_stuck(before: Self, now: Self) -> bool {
         before.is_awaited && now.is_awaited && before.rounds == now.rounds
     }
@@ -125,8 +125,8 @@ impl Keeper {
         }
     }
 
-    /// Whether this is another process than that of its making. Then its locks may not be taken: a thread that did not
-    /// come along may have them.
+    /// Whether this is a fork of the process that made the keeper. Its mutexes must not be locked there: a thread of
+    /// the parent, which the child does not have, may hold them.
     pub(crate) fn has_forked(&self) -> bool {
         std::process::id() != self.process
     }
@@ -140,7 +140,7 @@ impl Keeper {
         }
     }
 
-    /// What this process holds. Those that were asked are dropped outside the lock.
+    /// The holds of this process. They are dropped outside the mutex.
     pub(crate) fn holds(&self) -> Vec<OwnHold> {
         let holds = self.state.lock().schedule.all();
         holds.iter().filter_map(|hold| hold.own()).collect()
@@ -203,7 +203,7 @@ impl Keeper {
         }
     }
 
-    /// How many jobs, acquires and releases are not done yet.
+    /// The number of jobs, acquires and releases that are not done yet.
     pub(crate) fn pending(&self) -> usize {
         let state = self.state.lock();
         state.lost.len() + state.jobs.len() + state.under_way.len() + self.in_flight.load(Ordering::SeqCst)
@@ -288,18 +288,18 @@ impl Keeper {
         }
     }
 
-    /// Whether nothing will ever be due again.
+    /// Whether nothing can become due any more.
     pub(super) fn is_finished(&self) -> bool {
         self.has_forked() || self.is_left() && !self.state.lock().is_busy()
     }
 
-    /// Whether nobody can leave anything to the background any more.
+    /// Whether nobody can leave work to the background any more.
     fn is_left(&self) -> bool {
         self.closed.load(Ordering::SeqCst) && self.guards.load(Ordering::SeqCst) == 0
     }
 
-    /// What this runner has to do now; `None` if another one is in charge. One lock decides both: if a runner took work
-    /// after its successor had resumed, nobody would do that work again.
+    /// Takes the work that is due for this runner; `None` if another one is in charge. One mutex covers both. If a
+    /// runner took work after its successor had resumed, nobody would repeat that work.
     pub(super) fn due(&self, runner: usize) -> Option<Due> {
         let now = Instant::now();
         let mut state = self.state.lock();

@@ -1,4 +1,4 @@
-//! When which hold is checked, and renewed if that is due.
+//! The schedule by which holds are checked and renewed.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -13,20 +13,20 @@ use crate::sync::{Arc, Mutex, Weak};
 
 /// A hold as the keeper sees it.
 pub(crate) trait ScheduledHold: fmt::Debug + Send + Sync {
-    /// Where it stands in the schedule; changed by the schedule alone.
+    /// The hold's place in the schedule. Only the schedule changes it.
     fn slot(&self) -> &Mutex<ScheduleSlot>;
 
-    /// It is due: renews it if this is called for, and returns when to check it again. `None` when it has ended.
-    /// After a `resume` of the machine, timers are late.
+    /// Checks a due hold, and renews it if necessary. Returns the next check, or `None` if the hold has ended. If the
+    /// machine `resumed`, timers are late.
     fn check_due(self: Arc<Self>, runner: usize, resumed: bool) -> Option<Checked>;
 
-    /// How much earlier it may be checked if another hold is due then, so that their renewals can go out together.
+    /// The time by which the check may be early if another hold is due, so that their renewals are sent together.
     fn may_be_early(&self) -> Duration;
 
-    /// Whether a renewal is under way that another runner than this one polls.
+    /// Whether another runner polls a renewal of this hold.
     fn is_renewed_elsewhere(&self, runner: usize) -> bool;
 
-    /// It was lost: nothing is renewed any more.
+    /// Ends a lost hold: nothing renews it any more.
     fn end_lost(&self);
 
     /// The hold as its process sees it. `None` if its release has begun.
@@ -36,15 +36,15 @@ pub(crate) trait ScheduledHold: fmt::Debug + Send + Sync {
     fn release_job(self: Arc<Self>) -> Box<dyn Job>;
 }
 
-/// What a hold that is due asks for.
+/// The result of checking a due hold.
 pub(crate) struct Checked {
-    /// When to check it again, whatever becomes of the renewal.
+    /// The next check, whatever becomes of the renewal.
     pub(crate) next: Instant,
-    /// Ends with the time at which to check it again.
+    /// Returns the next check once the renewal has ended.
     pub(crate) renewal: Option<BoxFuture<'static, Instant>>,
 }
 
-/// Where a hold stands in the schedule.
+/// The place of a hold in the schedule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum ScheduleSlot {
     /// Nowhere: it is new, or being checked.
@@ -146,7 +146,7 @@ impl Schedule {
     }
 }
 
-/// Where the hold is: a number that no other hold has as long as a reference to it is left.
+/// The hold's address: a number that no other hold has while a reference to it is left.
 fn address(hold: &dyn ScheduledHold) -> usize {
     std::ptr::from_ref(hold).cast::<()>().addr()
 }

@@ -1,4 +1,4 @@
-//! How many undos there may be, and how many of them the backend is asked for at a time.
+//! Limits of the undos: the number that may be kept, and the number that the backend runs at a time.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_millis(100);
 pub(crate) struct Undos {
     kept: AtomicUsize,
     slots: Semaphore,
-    /// Whether one was dropped since there were none.
+    /// Whether an undo was dropped since none was kept.
     has_dropped: AtomicBool,
 }
 
@@ -45,7 +45,7 @@ impl Undos {
         kept.ok().map(|_| Kept(self))
     }
 
-    /// Whether this is the first that is dropped since none was kept.
+    /// Returns whether this is the first undo that is dropped since none was kept.
     pub(super) fn is_first_drop(&self) -> bool {
         !self.has_dropped.swap(true, Ordering::SeqCst)
     }

@@ -24,7 +24,7 @@ impl<T: Send + 'static> Call<T> {
         // Not one of tokio's channels, which refuse to block inside async code.
         let (sender, result) = sync_channel(1);
         let done = async move {
-            // Where nobody waits any more, the result is dropped here: a guard releases its lock.
+            // If the caller has gone, the result is dropped here: a guard releases its lock.
             let _ = sender.send(future.await);
         };
         let task = thread::runtime()?.spawn(done.in_current_span()).abort_handle();

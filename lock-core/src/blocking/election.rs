@@ -169,7 +169,7 @@ impl Election {
         Observer::new(self.0.observe())
     }
 
-    /// Whether this candidate leads now, by this process's clock and without any network.
+    /// Returns whether this candidate leads now, by this process's clock and without any network.
     ///
     /// # Examples
     /// ```
@@ -187,7 +187,8 @@ impl Election {
         self.0.is_leader()
     }
 
-    /// What this candidate knows of the election now, for a health endpoint: see [`Election::state`](crate::Election::state).
+    /// Returns the state of the election as this candidate knows it, for a health endpoint: see
+    /// [`Election::state`](crate::Election::state).
     ///
     /// # Examples
     /// ```

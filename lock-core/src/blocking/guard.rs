@@ -1,4 +1,4 @@
-//! What a thread keeps while it has a lock.
+//! The guard of a lock, for a thread.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -97,7 +97,7 @@ impl Guard {
         self.0.token()
     }
 
-    /// How the guard holds the name: see [`Guard::mode`](crate::Guard::mode).
+    /// Returns the mode in which the guard holds the name: see [`Guard::mode`](crate::Guard::mode).
     #[must_use]
     pub fn mode(&self) -> Mode {
         self.0.mode()
@@ -133,13 +133,13 @@ impl Guard {
         self.0.check()
     }
 
-    /// How long the hold lasts if nothing renews it, by this process's clock. Zero if it was lost.
+    /// Returns the time for which the hold lasts if nothing renews it, by this process's clock. Zero if it was lost.
     #[must_use]
     pub fn valid_for(&self) -> Duration {
         self.0.valid_for()
     }
 
-    /// How long the lock has been held: see [`Guard::held_for`](crate::Guard::held_for).
+    /// Returns the time for which the lock has been held: see [`Guard::held_for`](crate::Guard::held_for).
     #[must_use]
     pub fn held_for(&self) -> Duration {
         self.0.held_for()

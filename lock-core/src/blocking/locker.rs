@@ -142,7 +142,7 @@ impl Locker {
         wait_for(async move { locker.guarantees().await })
     }
 
-    /// What the backend can do.
+    /// Returns what the backend can do beyond the minimum.
     pub fn capabilities(&self) -> Capabilities {
         self.0.capabilities()
     }
@@ -187,7 +187,8 @@ impl Locker {
         Election::new(self.0.election(name))
     }
 
-    /// Who holds this name, as the server sees it. For people and dashboards: it may have changed when it arrives.
+    /// Returns the holders of this name, as the server sees them. For people and dashboards: the answer may be outdated
+    /// when it arrives.
     ///
     /// # Errors
     /// Those of [`Locker::status`](crate::Locker::status).
@@ -236,7 +237,7 @@ impl Locker {
         wait_for(async move { locker.revoke(name, token, how).await })
     }
 
-    /// What this process holds by this locker and its clones: see [`Locker::holds`](crate::Locker::holds). Does no I/O.
+    /// Returns the holds of this locker and its clones: see [`Locker::holds`](crate::Locker::holds). Does no I/O.
     ///
     /// # Errors
     /// [`ErrorKind::Misconfigured`](crate::ErrorKind::Misconfigured) in a forked child.

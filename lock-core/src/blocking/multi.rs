@@ -120,7 +120,8 @@ impl MultiGuard {
         self.0.iter().try_for_each(Guard::check)
     }
 
-    /// How long all of them are held if nothing renews them: the shortest time of any. Zero if one was lost.
+    /// Returns the time for which all of them are held if nothing renews them: the shortest time of any. Zero if one
+    /// was lost.
     #[must_use]
     pub fn valid_for(&self) -> Duration {
         self.0.iter().map(Guard::valid_for).min().unwrap_or_default()

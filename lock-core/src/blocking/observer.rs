@@ -1,4 +1,4 @@
-//! Who leads, without async.
+//! Observers of an election, without async.
 
 use std::time::Duration;
 

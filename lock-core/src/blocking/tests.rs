@@ -1,4 +1,4 @@
-//! What cannot be seen from outside: what becomes of a call whose caller has gone, and in which order calls wait.
+//! Tests of internals: calls whose caller has gone, and the order in which calls wait.
 
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
@@ -11,7 +11,7 @@ use super::locker::Locker;
 use crate::MemoryBackend;
 use crate::error::{ErrorKind, Result};
 
-/// How long a busy machine may take for what has no limit of its own.
+/// The limit for waits that have none of their own, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[test]

@@ -11,7 +11,7 @@ use tokio::runtime::{Builder, Handle};
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// How many processes of one chain of forks may have a thread.
+/// The most processes of one chain of forks that may have a thread.
 const PROCESSES: usize = 64;
 
 /// A forked child takes a slot of its own. It never touches that of its parent, whose locks may have been taken by a
@@ -61,7 +61,7 @@ impl Slot {
         })
     }
 
-    /// Whether it belongs to this process, which takes it if it is free.
+    /// Takes a free slot for this process. Returns whether the slot belongs to it.
     fn is_of(&self, process: u32) -> bool {
         let taken = self
             .process

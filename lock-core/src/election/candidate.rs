@@ -1,4 +1,4 @@
-//! What the clones of an election share: one candidate of this process.
+//! One candidate of this process, which the clones of an election share.
 
 use crate::sync::time::Instant;
 use crate::sync::{Arc, Mutex, Notify};
@@ -23,7 +23,7 @@ struct State {
 #[derive(Clone, Debug)]
 struct Elected {
     watch: Watch,
-    /// What it proclaimed.
+    /// The value that it proclaimed.
     value: Option<Arc<str>>,
     is_over: bool,
 }
@@ -78,7 +78,7 @@ impl Candidate {
         leads.then_some(latest.watch)
     }
 
-    /// Whether this was a term of its own, the latest.
+    /// True if `term` is this candidate's latest term.
     pub(super) fn had(&self, term: FencingToken) -> bool {
         let state = self.state.lock();
         state.latest.as_ref().is_some_and(|latest| latest.watch.token() == term)

@@ -1,4 +1,4 @@
-//! Who leads, as others see it.
+//! The leader of an election, as observers see it.
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
@@ -73,14 +73,14 @@ impl Leader {
         self.value.as_deref()
     }
 
-    /// Whether it is the candidate that observes.
+    /// Returns whether the leader is the candidate that observes.
     #[must_use]
     pub fn is_me(&self) -> bool {
         self.is_me
     }
 
-    /// How long ago the server was asked whose answer this is. Its term may have ended since. The time that the machine was
-    /// suspended does not count.
+    /// Returns the age of this answer, counted from before the request was sent. The leader's term may have ended
+    /// since. The time that the machine was suspended does not count.
     #[must_use]
     pub fn age(&self) -> Duration {
         Instant::now().saturating_duration_since(self.asked)
@@ -115,7 +115,7 @@ pub struct Observer {
     asking: Option<(RuntimeId, Asking)>,
     /// Completes when the last answer may be out of date.
     change: Change,
-    /// When it asked last.
+    /// The time of the last request.
     asked: Option<Instant>,
 }
 
@@ -276,7 +276,7 @@ impl fmt::Debug for Observer {
     }
 }
 
-/// How often an observer asks; `random` tells it from others.
+/// The pause between two requests of an observer. `random` spreads the requests of several.
 fn period(ttl: Duration, random: u64) -> Duration {
     let longest = ttl / ASKS_EVERY;
     let percent = u32::try_from(random % 101).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What a candidate knows of its election.
+//! The state of an election, as its candidate knows it.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use super::observer::Leader;
 use crate::error::Error;
 use crate::token::FencingToken;
 
-/// What a candidate knows of its election, for a health endpoint.
+/// The state of an election as its candidate knows it, for a health endpoint.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum ElectionState {
@@ -16,7 +16,7 @@ pub enum ElectionState {
     Leading {
         /// Its term.
         term: FencingToken,
-        /// How long the term lasts if nothing renews it, by this process's clock.
+        /// The time for which the term lasts if nothing renews it, by this process's clock.
         valid_for: Duration,
     },
     /// Somebody else leads, as the server answered.
@@ -28,8 +28,8 @@ pub enum ElectionState {
 }
 
 impl Election {
-    /// What this candidate knows of the election now, for a health endpoint. While it leads, no network is needed;
-    /// otherwise this asks the server once, for up to the locker's operation timeout.
+    /// Returns the state of the election as this candidate knows it, for a health endpoint. While the candidate leads,
+    /// no network is needed; otherwise this asks the server once, for up to the locker's operation timeout.
     ///
     /// # Cancel safety
     /// May be dropped at any point.

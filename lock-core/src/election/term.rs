@@ -115,7 +115,7 @@ impl Deref for Term {
     }
 }
 
-/// That the candidate leads. When it is dropped, the candidate knows that it does not.
+/// Makes the candidate a leader for as long as the value lives.
 #[derive(Debug)]
 pub(crate) struct Reign {
     candidate: Arc<Candidate>,

@@ -1,4 +1,4 @@
-//! What an application requires, and what an operator vouches for.
+//! The guarantees that an application requires, and those that an operator vouches for.
 
 use super::{Guarantee, Verdict};
 use crate::error::{Error, ErrorKind, Result};

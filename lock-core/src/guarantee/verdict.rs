@@ -1,9 +1,9 @@
-//! Whether a server keeps a guarantee.
+//! Verdicts on guarantees.
 
 use std::borrow::Cow;
 use std::fmt;
 
-/// Whether a server keeps a [`Guarantee`](super::Guarantee), as far as its settings say.
+/// A verdict whether a server keeps a [`Guarantee`](super::Guarantee), as far as its settings say.
 ///
 /// # Examples
 /// ```
@@ -21,7 +21,7 @@ pub enum Verdict {
     No {
         /// Why not.
         because: Cow<'static, str>,
-        /// What to set or to use instead.
+        /// The setting or the alternative that helps.
         instead: Cow<'static, str>,
     },
     /// The server cannot be asked. An application that requires the guarantee is refused, unless an operator
@@ -29,7 +29,7 @@ pub enum Verdict {
     Unknown {
         /// Why it is not known.
         because: Cow<'static, str>,
-        /// What to do.
+        /// The remedy.
         instead: Cow<'static, str>,
     },
 }
@@ -51,7 +51,7 @@ impl Verdict {
         }
     }
 
-    /// Whether the guarantee is kept.
+    /// Returns `true` if the guarantee is kept.
     pub fn is_yes(&self) -> bool {
         *self == Self::Yes
     }

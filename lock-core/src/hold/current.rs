@@ -1,4 +1,4 @@
-//! What the server granted, as of now: a downgrade weakens it, and an upgrade replaces it.
+//! The current grant of a hold. A downgrade weakens it, and an upgrade replaces it.
 
 use super::{ActiveHold, Grant, Successor};
 use crate::backend::{AcquireRequest, Hold, Mode};
@@ -8,11 +8,11 @@ use crate::token::FencingToken;
 pub(super) struct Current {
     hold: Arc<dyn Hold>,
     token: FencingToken,
-    /// As its guards believe: the weaker one, if the server may have either.
+    /// The mode that the guards may rely on: the weaker one, if the server may have either.
     pub(super) mode: Mode,
-    /// Whether the server certainly has that mode.
+    /// Whether the server has certainly applied that mode.
     pub(super) is_answered: bool,
-    /// What it was granted to, if that may be upgraded.
+    /// The request of the grant, if the hold may be upgraded.
     upgradable: Option<AcquireRequest>,
 }
 
@@ -37,17 +37,17 @@ impl<W: Successor> ActiveHold<W> {
         self.current.lock().token
     }
 
-    /// As its guards believe.
+    /// The mode that the guards may rely on.
     pub(crate) fn mode(&self) -> Mode {
         self.current.lock().mode
     }
 
-    /// What was granted as an upgradable hold, and is one still.
+    /// The request of the grant, if the hold is upgradable and was not upgraded or downgraded.
     pub(crate) fn upgradable(&self) -> Option<AcquireRequest> {
         self.current.lock().upgradable.clone()
     }
 
-    /// An upgrade was granted: this is the hold from here on. False if the lease has ended; then nothing has changed.
+    /// Replaces the grant after an upgrade. Returns `false`, and changes nothing, if the lease has ended.
     pub(crate) fn replace(&self, upgrade: u64, grant: Grant) -> bool {
         if !self.lease.is_live() {
             return false;

@@ -49,7 +49,7 @@ impl<W: Successor> ActiveHold<W> {
         if !self.begin_downgrade()? {
             return Ok(self.check()?);
         }
-        // Whether it is answered or dropped: from here on other callers of this process compete at the server.
+        // From here on other callers of this process compete at the server, also if the downgrade is dropped or fails.
         let _passes_on = PassesTurnOn(self);
         observe::requested(BackendRequest::Downgrade);
         match self.hold().downgrade(self.lock.options.ttl).await {

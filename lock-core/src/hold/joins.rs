@@ -1,4 +1,4 @@
-//! How many readers join a shared hold of their process, and until when.
+//! The limit on readers that join a shared hold of their process.
 
 use crate::backend::{Lease, Mode};
 use crate::options::CheckedLock;
@@ -36,12 +36,12 @@ impl Joins {
         })
     }
 
-    /// Whether one more may join it now.
+    /// Whether one more reader may join now.
     pub(super) fn are_allowed(&self, now: Instant) -> bool {
         self.joined.load(Ordering::Relaxed) < self.at_most && self.until.is_none_or(|until| now < until)
     }
 
-    /// So many have joined.
+    /// Counts readers that have joined.
     pub(super) fn add(&self, joined: usize) {
         self.joined.fetch_add(joined, Ordering::Relaxed);
     }

@@ -17,18 +17,18 @@ use crate::queue::Turn;
 use crate::sync::{Arc, Ordering};
 use crate::time::LeaseInstant;
 
-/// How often a pass looks at the clock at most while that has yet to reach its token: some microseconds. A clock that stands
-/// still, as in tests, makes it a release.
+/// The most looks at the clock while a pass waits for it to reach its token, which takes microseconds. If the clock
+/// stands still, as in tests, the pass becomes a release.
 const MOST_LOOKS: u32 = 200;
 
-/// Where a hold stands among those that local waiters have one after the other, without a release in between.
+/// The place of a hold in the sequence of local holders that had it without a release in between.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sequence {
-    /// When the server's grant was answered.
+    /// The moment when the server's grant was answered.
     granted: LeaseInstant,
-    /// When this one of them began.
+    /// The moment when the current holder got the hold.
     began: LeaseInstant,
-    /// How often the hold was passed on since then.
+    /// The number of passes since the grant.
     passed: u32,
 }
 
@@ -51,12 +51,12 @@ impl Sequence {
         }
     }
 
-    /// How long ago it began.
+    /// The time since the current holder got the hold.
     pub(super) fn held_for(self) -> Duration {
         LeaseInstant::now().saturating_duration_since(self.began)
     }
 
-    /// Whether so many in a row have had the name that waiters elsewhere come first.
+    /// Whether the hold was passed on so often that waiters elsewhere come first.
     fn is_over(self, most: u32) -> bool {
         self.passed >= most
     }
@@ -74,7 +74,7 @@ impl Sequence {
     }
 }
 
-/// Passes the hold on, if the next local waiter may have it as it is. Whether it did.
+/// Passes the hold on, if the next local waiter may have it as it is. Returns whether it did.
 pub(super) fn pass_on<W: Successor>(active: &ActiveHold<W>) -> bool {
     let Some(keeper) = active.keeper.upgrade() else {
         return false;
@@ -90,7 +90,7 @@ pub(super) fn pass_on<W: Successor>(active: &ActiveHold<W>) -> bool {
         active.keeper.clone(),
         (turn, active.sequence.passed()),
     );
-    // Whoever has gone gives it back: it goes on to the next one, or is released.
+    // A waiter that has gone returns its share, which passes the hold on or releases it.
     let unclaimed = waiter.take_share(Share::begin(next, &keeper));
     if is_active(Mutant::PassesToNobody) {
         std::mem::forget(unclaimed);
@@ -136,7 +136,7 @@ fn may_pass<W: Successor>(active: &ActiveHold<W>) -> bool {
         )
 }
 
-/// Whether nobody else can have the name since before this waiter came, as far as the server has confirmed it.
+/// Whether the server has confirmed that nobody else can have had the name since this waiter came.
 fn is_confirmed<W: Successor>(active: &ActiveHold<W>, waiter: &W) -> bool {
     let Some(within) = active.backend.capabilities.pass_confirmed_within else {
         return true;

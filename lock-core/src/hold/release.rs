@@ -27,11 +27,11 @@ use crate::sync::time::{Instant, sleep};
 use crate::sync::{Arc, Mutex, Ordering};
 use crate::time::{until, within};
 
-/// Ends the hold with its last share, and waits for the answer for so long; after that, and when this is dropped, the
-/// release goes on in the background. Whether others still share in the hold.
+/// Gives back a share, and ends the hold with its last share. Waits for the answer for at most `limit`; after that, or
+/// if this is dropped, the release continues in the background. Returns whether others still share in the hold.
 pub(crate) async fn release_share<W: Successor>(mut share: Share<W>, limit: Duration) -> Result<bool> {
     let given_back = share.give_back();
-    // Lives on in the share: what is left to the background needs it, though the locker may have gone.
+    // The share keeps the keeper alive for work in the background, even if the locker is dropped.
     let keeper = share.keeper();
     let hold = match given_back {
         GivenBack::StillShared(hold) => {
@@ -39,15 +39,14 @@ pub(crate) async fn release_share<W: Successor>(mut share: Share<W>, limit: Dura
             return Ok(true);
         }
         GivenBack::Ended(hold) => {
-            // Where nobody drives the runtime, the keeper may never get to it.
+            // Reported here, since the keeper may never run if nobody drives its runtime.
             hold.report_loss();
             hold.check()?;
             return Ok(false);
         }
         GivenBack::ToRelease(hold) => hold,
     };
-    // What follows, such as the release of a hold that was passed to a caller who has gone, is more to do: a shutdown waits for
-    // that too.
+    // A shutdown also waits for what follows, such as the release of a hold that was passed to a caller who has gone.
     let _in_flight = keeper.in_flight();
     let patience = Instant::now().checked_add(limit);
     let mut releasing = Releasing {
@@ -87,7 +86,7 @@ impl<W: Successor> Drop for Releasing<'_, W> {
 /// A release in the background.
 struct ReleaseJob<W: Successor> {
     hold: Arc<ActiveHold<W>>,
-    /// What was begun before.
+    /// The call that was begun before.
     begun: Option<BackendCall<()>>,
 }
 
@@ -115,7 +114,7 @@ impl<W: Successor> Job for ReleaseJob<W> {
     }
 }
 
-/// What the keeper does with a hold.
+/// The keeper's view of a hold.
 impl<W: Successor> ScheduledHold for ActiveHold<W> {
     fn slot(&self) -> &Mutex<ScheduleSlot> {
         &self.slot
@@ -278,7 +277,8 @@ async fn keep_trying<W: Successor>(active: Arc<ActiveHold<W>>) -> Result<()> {
     }
 }
 
-/// Whether an earlier release may have been sent. `None` if the hold was passed on, and another runner did that.
+/// Notes that a release is sent, and returns whether an earlier one may have been. `None` if the hold was passed on by
+/// another runner.
 fn begin_sending<W: Successor>(active: &ActiveHold<W>) -> Option<bool> {
     let succession = active.succession();
     (!succession.passed).then(|| active.release_sent.swap(true, Ordering::SeqCst))
@@ -296,7 +296,8 @@ async fn release_once<W: Successor>(active: &ActiveHold<W>) -> Result<ReleaseOut
     let mut is_sent = false;
     poll_fn(|context| {
         let answer = request.as_mut().poll(context);
-        // What this process sends next takes effect after it, so that the next acquire need not wait for the answer.
+        // Later requests of this process take effect after the release, so the next acquire need not wait for the
+        // answer.
         if answer.is_pending() && !std::mem::replace(&mut is_sent, true) && active.backend.capabilities.ordered {
             active.pass_turn_on();
         }

@@ -1,4 +1,4 @@
-//! How a hold is renewed: when, what if an answer is late, and what the answers mean.
+//! The renewals of a hold: when they are sent, what happens if an answer is late, and what the answers mean.
 
 use std::collections::VecDeque;
 use std::panic::AssertUnwindSafe;
@@ -32,7 +32,7 @@ const REPEAT_AFTER: u32 = 6;
 /// After a failed renewal, the next one is sent after this part of the ttl: early enough for several.
 const RETRY_AFTER: u32 = 12;
 
-/// Who prolongs a hold.
+/// The party that prolongs a hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RenewedBy {
     /// Core, one hold at a time.
@@ -84,7 +84,7 @@ struct Unanswered {
 /// The answer to a single renewal.
 struct Answered {
     asked: Instant,
-    /// When the earliest renewal was sent that had no answer until now.
+    /// The sending time of the earliest renewal that was unanswered until now.
     earliest: SentAt,
     answer: Result<Renewal>,
 }
@@ -112,17 +112,17 @@ impl Renewals {
         }
     }
 
-    /// When the lease ends, as of now.
+    /// The end of the lease, as of now.
     pub(super) fn end(&self) -> Instant {
         self.lease.end().expect("only an armed lease makes a hold")
     }
 
-    /// When to check the hold first. Counted from before the grant was sent, as the lease is: the line may be slow.
+    /// The first check of the hold. Counted from before the grant was sent, as the lease is: the line may be slow.
     pub(super) fn first_due(&self) -> Instant {
         self.due_after(self.lease.armed_from().unwrap_or_else(Instant::now))
     }
 
-    /// When to check the hold next, if its last renewal was asked for at `asked`.
+    /// The next check of the hold, if its last renewal was asked for at `asked`.
     pub(super) fn due_after(&self, asked: Instant) -> Instant {
         match self.by {
             RenewedBy::Core => self.within_lease(asked, RENEW_AFTER),
@@ -130,7 +130,7 @@ impl Renewals {
         }
     }
 
-    /// How much earlier it may be renewed if another hold is due.
+    /// The time by which the renewal may be early if another hold is due.
     pub(super) fn may_be_early(&self) -> Duration {
         match self.by {
             RenewedBy::Core => (self.ttl / EARLY_BY).min(EARLY_AT_MOST),
@@ -265,12 +265,12 @@ impl Renewals {
         !self.state.lock().unanswered.is_empty()
     }
 
-    /// Whether this runner renews it.
+    /// Whether this runner renews the hold.
     pub(super) fn is_by(&self, runner: usize) -> bool {
         self.runner.load(Ordering::SeqCst) == runner
     }
 
-    /// Whether another runner renews it, or did when it was stopped.
+    /// Whether another runner renews the hold, or did until it was stopped.
     pub(super) fn is_by_another(&self, runner: usize) -> bool {
         !self.is_by(runner) && !self.is_by(NOBODY)
     }

@@ -67,7 +67,7 @@ impl<W: Successor> Share<W> {
     }
 }
 
-/// What is left after a share was given back.
+/// The rest after a share was given back.
 pub(super) enum GivenBack<W: Successor> {
     StillShared(Arc<ActiveHold<W>>),
     /// It was the last one: the hold is to be released.
@@ -90,10 +90,10 @@ impl<W: Successor> Drop for Share<W> {
 }
 
 impl<W: Successor> ActiveHold<W> {
-    /// Whether a caller with these options shares in it now by its re-entry key: one share more.
+    /// Adds a share for a caller with these options, if it has the hold's re-entry key. Returns whether it did.
     ///
     /// # Errors
-    /// When it has the re-entry key, but cannot have what it asked for.
+    /// If the caller has the re-entry key, but cannot have what it asked for.
     pub(crate) fn admit(&self, options: &LockOptions) -> Result<bool> {
         if !options.has_key_of(&self.lock.options) || !self.is_shared() {
             return Ok(false);
@@ -104,7 +104,7 @@ impl<W: Successor> ActiveHold<W> {
         Ok(self.share(is_active(Mutant::SharesWhatHasEnded)))
     }
 
-    /// Whether a reader with these options joins it now: one share more.
+    /// Adds a share for a reader with these options, if it may join. Returns whether it did.
     pub(crate) fn join(&self, options: &LockOptions) -> bool {
         let joins = self.joins.as_ref().filter(|joins| joins.are_allowed(Instant::now()));
         let joined = joins.is_some()
@@ -126,7 +126,7 @@ impl<W: Successor> ActiveHold<W> {
             .is_ok()
     }
 
-    /// Whether anybody has it still, and it is neither lost nor being released.
+    /// Whether anybody has a share, and the hold is neither lost nor being released.
     fn is_shared(&self) -> bool {
         self.shares.load(Ordering::Acquire) > 0 && self.lease.is_live()
     }
@@ -178,14 +178,14 @@ impl<W: Successor> ActiveHold<W> {
                 Err(error) => waiter.fail(error),
                 Ok(()) => {
                     self.shares.fetch_add(1, Ordering::AcqRel);
-                    // Where nobody listens any more, it comes back and lets go.
+                    // If the caller has gone, the share is dropped here.
                     drop(waiter.take_share(Share::of(self.clone(), keeper)));
                 }
             }
         }
     }
 
-    /// Whether a waiter that was chosen shares in the hold, if it may; else it is refused.
+    /// Whether a waiter that was chosen may share in the hold. If not, it is refused.
     fn is_for(&self, waiter: &W) -> bool {
         waiter.asks_for().options.has_key_of(&self.lock.options)
             || waiter.asks_for().options.may_join(&self.lock.options, self.token())

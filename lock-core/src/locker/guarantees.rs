@@ -1,4 +1,4 @@
-//! What the application requires of its server, and what that keeps.
+//! The guarantees that the application requires, and the verdicts of its server.
 
 use super::Locker;
 use crate::error::Result;

@@ -1,4 +1,4 @@
-//! What a locker gives its locks unless they set it themselves.
+//! The defaults that a locker gives its locks.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Who wants to hear that a name has changed hands.
+//! The observers that hear when a name changes hands.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use crate::sync::{Arc, Notify, Weak};
 pub(super) struct Followers(HashMap<LockName, Vec<Weak<Notify>>>);
 
 impl Followers {
-    /// Notified once for each change from now on, for as long as the result lives.
+    /// Adds a follower. It is notified of the next change, if the result still lives then.
     pub(super) fn add(&mut self, name: &LockName) -> Arc<Notify> {
         let is_alive = |follower: &Weak<Notify>| follower.strong_count() > 0;
         self.0.retain(|_, followers| {
@@ -22,7 +22,7 @@ impl Followers {
         changed
     }
 
-    /// Each of them hears it, and no more after that.
+    /// Notifies all followers of the name, and removes them.
     pub(super) fn tell(&mut self, name: &LockName) {
         if self.0.is_empty() {
             return;

@@ -200,7 +200,7 @@ impl<L: Default, Q> LockServer<L, Q> {
         revoked.flatten()
     }
 
-    /// Who holds the name and who waits, when the date is `date`.
+    /// Returns the holders and waiters of the name, when the date is `date`.
     pub fn status(&self, name: &LockName, now: Instant, date: SystemTime) -> LockStatus {
         // On paused time, as far back as its clock says.
         let date = |since: Instant| date - now.saturating_duration_since(since);

@@ -1,4 +1,4 @@
-//! What a lock server keeps of one name, and what each request does to it.
+//! The state of one name at a lock server, and the effect of each request on it.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -6,24 +6,24 @@ use std::time::Duration;
 use crate::backend::Mode;
 use crate::backend::rules::{self, Moment};
 
-/// What a lock server keeps of one name: who holds it, and who waits.
+/// The state of one name at a lock server: its holds and its queue.
 ///
 /// It is plain data without a clock. Each method takes the moment `now` at which the server executes a request. `H` is a holder
 /// id and `T` a [`Moment`]. `G` is what a server keeps with a hold, such as its token, and `Q` what it keeps with a queue entry.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct NameState<H, T, G, Q> {
-    /// Who holds the name.
+    /// The holds of the name.
     pub holds: Vec<HoldRecord<H, T, G>>,
-    /// Who waits, in the order in which the name is granted.
+    /// The waiters, in the order in which the name is granted.
     pub queue: VecDeque<QueueEntry<H, T, Q>>,
 }
 
-/// What a request asks for.
+/// The hold that a request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Wanted<H> {
-    /// Who asks.
+    /// The holder id that asks.
     pub holder: H,
-    /// How it wants to hold the name.
+    /// The mode for which it asks.
     pub mode: Mode,
     /// The hold that it upgrades.
     pub replaces: Option<H>,
@@ -32,13 +32,13 @@ pub struct Wanted<H> {
 /// A hold, as the server keeps it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct HoldRecord<H, T, G> {
-    /// Whose it is.
+    /// The holder id that has it.
     pub holder: H,
-    /// How the name is held.
+    /// The mode in which the name is held.
     pub mode: Mode,
-    /// When it ends unless it is renewed.
+    /// The end of the hold unless it is renewed.
     pub expires: T,
-    /// What the server keeps with it.
+    /// The data that the server keeps with it.
     pub grant: G,
     /// The hold that it replaced, as long as it can be given back.
     pub replaced: Option<Box<Self>>,
@@ -47,15 +47,15 @@ pub struct HoldRecord<H, T, G> {
 /// A waiter's entry in the queue.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct QueueEntry<H, T, Q> {
-    /// What it waits for.
+    /// The hold for which it waits.
     pub wanted: Wanted<H>,
-    /// When it ends unless its waiter refreshes it. `None`: when its waiter leaves.
+    /// The end of the entry unless its waiter refreshes it. `None`: it ends when its waiter leaves.
     pub expires: Option<T>,
-    /// What the server keeps with it.
+    /// The data that the server keeps with it.
     pub with: Q,
 }
 
-/// What a server does with a request to acquire.
+/// The decision of a server on a request to acquire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// Grant it.
@@ -78,7 +78,7 @@ impl<H, T, G, Q> Default for NameState<H, T, G, Q> {
 }
 
 impl<H: Copy + PartialEq, T: Moment, G, Q> NameState<H, T, G, Q> {
-    /// Whether nobody holds the name and nobody waits.
+    /// Returns whether nobody holds the name and nobody waits.
     pub fn is_free(&self) -> bool {
         self.holds.is_empty() && self.queue.is_empty()
     }
@@ -95,7 +95,7 @@ impl<H: Copy + PartialEq, T: Moment, G, Q> NameState<H, T, G, Q> {
         self.holds.iter_mut().find(|hold| rules::is_mine(&hold.holder, &holder))
     }
 
-    /// What to do with a request, if `admits` says whether the queue admits it: usually [`admits`](Self::admits).
+    /// Decides on a request. `admits` returns whether the queue admits it: usually [`admits`](Self::admits).
     pub fn decide(&mut self, wanted: &Wanted<H>, admits: impl FnOnce(&Self, &Wanted<H>) -> bool) -> Decision {
         if self.hold_of(wanted.holder).is_some() {
             return Decision::Repeat;
@@ -109,7 +109,8 @@ impl<H: Copy + PartialEq, T: Moment, G, Q> NameState<H, T, G, Q> {
         }
     }
 
-    /// Whether the request may have the name now: see [`rules::admits`]. An upgrade goes before all queue entries.
+    /// Returns whether the request may have the name now: see [`rules::admits`]. An upgrade goes before all queue
+    /// entries.
     pub fn admits(&self, wanted: &Wanted<H>) -> bool {
         let place = self.queue.iter().position(|entry| entry.wanted.holder == wanted.holder);
         let before = match (place, wanted.replaces) {
@@ -121,7 +122,7 @@ impl<H: Copy + PartialEq, T: Moment, G, Q> NameState<H, T, G, Q> {
         rules::admits(self.held(wanted.replaces), before, wanted.mode)
     }
 
-    /// Whether the request fits with all who hold the name, whoever waits.
+    /// Returns whether the request fits with all holds of the name, whatever the queue.
     pub fn fits(&self, wanted: &Wanted<H>) -> bool {
         rules::fits(self.held(wanted.replaces), wanted.mode)
     }
@@ -227,7 +228,7 @@ impl<H: Copy + PartialEq, T: Moment, G, Q> NameState<H, T, G, Q> {
         Some(base)
     }
 
-    /// When the first hold ends unless it is renewed.
+    /// Returns the end of the hold that ends first unless it is renewed.
     pub fn next_end(&self) -> Option<T> {
         self.holds.iter().map(|hold| hold.expires).min()
     }
@@ -309,7 +310,7 @@ mod tests {
             admitted.iter().map(|entry| entry.wanted.holder).collect::<String>()
         };
         assert_eq!(admitted(&name), "ab");
-        // Whoever holds it already is passed over.
+        // A request that holds the name already is passed over.
         name.holds.push(HoldRecord {
             holder: 'a',
             mode: Mode::Shared,

@@ -1,4 +1,4 @@
-//! What a lock server is asked, what it answers, and what it remembers of each.
+//! Requests to a lock server, its answers, and its records.
 
 use std::collections::{HashSet, VecDeque};
 use std::time::Duration;
@@ -9,13 +9,13 @@ use crate::sync::Arc;
 use crate::sync::time::Instant;
 use crate::token::FencingToken;
 
-/// How long an abandoned id is remembered as dead.
+/// The time for which an abandoned id is remembered as dead.
 const TOMBSTONE: Duration = Duration::from_secs(60);
 
-/// What a server keeps with a hold.
+/// The record of a grant.
 #[derive(Clone, Debug)]
 pub struct Grant<L> {
-    /// As its holder calls itself.
+    /// The holder's label.
     pub label: Option<Arc<str>>,
     /// Its token: that of its grant, or a later one after a pass or a raise.
     pub token: FencingToken,
@@ -23,27 +23,27 @@ pub struct Grant<L> {
     pub granted: FencingToken,
     /// The last of the tokens that are reserved for its passes.
     pub last_token: FencingToken,
-    /// When it was granted.
+    /// The time of the grant.
     pub since: Instant,
-    /// What this server keeps.
+    /// Data of the particular server.
     pub with: L,
 }
 
-/// What a server keeps with a queue entry.
+/// The record of a queue entry.
 #[derive(Clone, Debug)]
 pub struct Waiting<Q> {
-    /// As its waiter calls itself.
+    /// The waiter's label.
     pub label: Option<Arc<str>>,
-    /// When it entered the queue.
+    /// The time at which it entered the queue.
     pub since: Instant,
-    /// What this server keeps.
+    /// Data of the particular server.
     pub with: Q,
 }
 
 /// A request to acquire.
 #[derive(Clone, Debug)]
 pub struct Acquire {
-    /// What it asks for.
+    /// The hold that it asks for.
     pub wanted: Wanted<HolderId>,
     /// For how long.
     pub ttl: Duration,
@@ -53,11 +53,11 @@ pub struct Acquire {
     pub token_floor: Option<FencingToken>,
     /// Its token is at least this one, instead of the server's clock.
     pub token_at_least: Option<FencingToken>,
-    /// How many tokens the grant reserves, its own included.
+    /// The number of tokens that the grant reserves, its own included.
     pub reserve: u32,
 }
 
-/// What a server answers to a request to acquire.
+/// The answer of a server to a request to acquire.
 #[derive(Clone, Debug)]
 pub enum Answer {
     /// Held, with this token.
@@ -66,7 +66,8 @@ pub enum Answer {
     Busy {
         /// The label of a holder.
         label: Option<Arc<str>>,
-        /// When the first hold ends unless it is renewed. `None`: the name is free, and another waiter's turn.
+        /// The end of the hold that ends first unless it is renewed. `None`: the name is free, and another waiter's
+        /// turn.
         expires: Option<Instant>,
     },
 }
@@ -79,7 +80,7 @@ pub struct Tombstones {
 }
 
 impl Tombstones {
-    /// Whether requests of this id have no effect.
+    /// Returns whether requests of this id have no effect.
     pub fn contains(&self, holder: HolderId) -> bool {
         self.dead.contains(&holder)
     }
@@ -122,7 +123,7 @@ impl Acquire {
 }
 
 impl<L> Grant<L> {
-    /// That of a request that is granted this token now.
+    /// The record of a request that is granted this token now.
     pub fn new(acquire: &Acquire, token: FencingToken, now: Instant, with: L) -> Self {
         let last = token.as_u64().saturating_add(u64::from(acquire.reserve.max(1) - 1));
         Self {
@@ -135,7 +136,7 @@ impl<L> Grant<L> {
         }
     }
 
-    /// Whether this is its token, or one that was reserved with it.
+    /// Returns whether the token is this grant's own, or one reserved with it.
     pub fn has_token(&self, token: FencingToken) -> bool {
         rules::has_token(self.granted, self.last_token.max(self.token), token)
     }

@@ -16,7 +16,7 @@ use crate::sync::time::Instant;
 use crate::sync::{Arc, Mutex, Notify};
 use crate::token::FencingToken;
 
-/// What no process outlives, and what every clock can count.
+/// A time that no process outlives, and that every clock can count.
 const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
 /// The last token is never forgotten, so no clock has to stand in for it.
@@ -32,11 +32,11 @@ struct State {
     followers: Followers,
 }
 
-/// How a waiter is woken.
+/// The signal that wakes a waiter.
 #[derive(Debug)]
 struct Turn {
     wake: Arc<Notify>,
-    /// When the name may be free, as the waiter was told.
+    /// The moment at which the name may be free, as the waiter was last told.
     ends: Option<Instant>,
 }
 
@@ -47,7 +47,7 @@ pub(super) enum Acquired {
 
 pub(super) struct Taken {
     pub(super) label: Option<Arc<str>>,
-    /// When the first hold ends unless it is renewed; `None` when the name is free but another waiter's turn.
+    /// The end of the hold that ends first unless it is renewed; `None` if the name is free but another waiter's turn.
     pub(super) expires: Option<Instant>,
 }
 
@@ -106,7 +106,7 @@ impl MemoryServer {
         state.has_changed(name);
     }
 
-    /// Whether there was a hold of this holder to prolong.
+    /// Prolongs the hold of this holder. Returns whether there was one.
     pub(super) fn renew(&self, name: &LockName, holder: HolderId, ttl: Duration) -> Result<bool> {
         let mut state = self.0.lock();
         state.check_available()?;
@@ -120,17 +120,18 @@ impl MemoryServer {
         }
     }
 
-    /// Whether there was a hold of this holder to share from now on.
+    /// Makes the hold of this holder shared. Returns whether there was one.
     pub(super) fn downgrade(&self, name: &LockName, holder: HolderId, ttl: Duration) -> Result<bool> {
         self.change(name, |server, now| server.downgrade(name, holder, now, ttl))
     }
 
-    /// Whether there was a hold of this holder to end. With `keep_for`, nobody's hold replaces it for that long.
+    /// Ends the hold of this holder, and returns whether there was one. With `keep_for`, the name stays taken for that
+    /// long.
     pub(super) fn release(&self, name: &LockName, holder: HolderId, keep_for: Option<Duration>) -> Result<bool> {
         self.change(name, |server, now| {
             let released = server.release(name, holder, now, keep_for);
             if keep_for.is_some() {
-                // Whoever waits was told of another end.
+                // The waiters knew another end.
                 let queue = server.names.get(name).into_iter().flat_map(|name| &name.queue);
                 queue.for_each(|entry| entry.with.with.wake.notify_one());
             }
@@ -138,7 +139,8 @@ impl MemoryServer {
         })
     }
 
-    /// Whether the hold was this holder's, which has it with this token and lease from now on. No request: it needs no server.
+    /// Moves the hold of this holder to another token and lease. Returns whether there was one. It needs no request to
+    /// a server.
     pub(super) fn pass(&self, name: &LockName, holder: HolderId, token: FencingToken, lease: &Lease) -> bool {
         let state = &mut *self.0.lock();
         let hold = state.server.names.get_mut(name).and_then(|name| name.hold_of(holder));

@@ -1,4 +1,4 @@
-//! What a caller keeps while it has several locks.
+//! The guard of several locks.
 
 use std::time::Duration;
 
@@ -99,8 +99,8 @@ impl MultiGuard {
         self.0.iter().try_for_each(Guard::check)
     }
 
-    /// How long all of them are held if nothing renews them, by this process's clock: the shortest time of any. Zero if one
-    /// was lost.
+    /// Returns the time for which all of them are held if nothing renews them, by this process's clock: the shortest
+    /// time of any. Zero if one was lost.
     ///
     /// # Examples
     /// ```

@@ -12,11 +12,11 @@ pub(super) struct Plan(Vec<Member>);
 
 struct Member {
     lock: Lock,
-    /// Where it stood in the order given.
+    /// The lock's position in the order given.
     place: usize,
 }
 
-/// What came of one try.
+/// The outcome of one try.
 #[derive(Debug)]
 pub(super) enum Tried {
     Granted,
@@ -64,7 +64,7 @@ impl Plan {
         }
     }
 
-    /// Whether trying all at once would mostly be in vain.
+    /// True if a lock was refused a moment ago, so that trying all at once would probably fail.
     pub(super) fn was_refused_just_now(&self) -> bool {
         let refused = |lock: &Lock| {
             lock.name()
@@ -97,7 +97,7 @@ fn check_distinct(members: &[Member]) -> Result<()> {
     Ok(())
 }
 
-/// How many of the first locks stay held after all were tried: those before the first refusal.
+/// Returns the number of locks that stay held after all were tried: those before the first refusal.
 ///
 /// # Errors
 /// The first failure, wherever it is: waiting does not cure it.

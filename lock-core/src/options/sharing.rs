@@ -1,4 +1,4 @@
-//! Which holds and requests of its process a caller may share, inherit or go on with.
+//! Decides which holds and requests of its process a caller may share, inherit or continue.
 
 use std::time::Duration;
 
@@ -49,8 +49,8 @@ impl LockOptions {
         is_long_enough && *self == begun
     }
 
-    /// Whether a reader may join the shared hold of another one, which has this token: it has all that it asked for, and
-    /// looks no different to those who ask who holds the lock.
+    /// True if a reader may join a shared hold with the options `held` and this token. It gets all that it asks for,
+    /// and whoever reads the status sees no difference.
     pub(crate) fn may_join(&self, held: &Self, token: FencingToken) -> bool {
         let is_plain = |options: &Self| {
             options.mode == Mode::Shared

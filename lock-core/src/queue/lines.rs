@@ -9,7 +9,8 @@ use crate::backend::Mode;
 use crate::reentry::ReentryKey;
 use crate::sync::{Arc, Weak};
 
-/// Which callers stand in one line. Each line asks the server by itself, and the server's queue decides between them.
+/// The kinds of callers that stand in one line. Each line asks the server by itself, and the server's queue decides
+/// between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LineKind {
     /// One caller has the turn, keeps it while it holds, and passes the hold on to the next one.
@@ -22,11 +23,11 @@ pub(crate) enum LineKind {
     Permits,
 }
 
-/// How many requests for permits of one name a process may have at the server.
+/// The most requests for permits of one name that a process may have at the server.
 pub(super) const MOST_PERMIT_REQUESTS: usize = 16;
 
 impl LineKind {
-    /// How many callers may have a turn at the same time.
+    /// The most callers that may have a turn at the same time.
     pub(super) fn most_turns(self) -> usize {
         match self {
             Self::Exclusive | Self::Shared | Self::Upgradable => 1,
@@ -59,9 +60,9 @@ struct Others<W: Waiter> {
     shared: Queue<W>,
     upgradable: Queue<W>,
     permits: Queue<W>,
-    /// What the latest request for permits gave as the semaphore's limit.
+    /// The semaphore's limit in the latest request for permits.
     limit: Option<u32>,
-    /// How many holds this process has without a turn.
+    /// The number of holds of this process that have no turn.
     detached: usize,
     /// The latest shared hold without a re-entry key, for readers to join.
     latest: Option<Weak<W::Hold>>,
@@ -114,7 +115,7 @@ impl<W: Waiter> Lines<W> {
         }
     }
 
-    /// What the request before stated, if any.
+    /// Notes the limit of a request, and returns that of the request before, if any.
     pub(super) fn state_limit(&mut self, limit: u32) -> Option<u32> {
         self.others().limit.replace(limit)
     }
@@ -167,7 +168,7 @@ impl<W: Waiter> Lines<W> {
         }
     }
 
-    /// Whether this process waits for the name in another mode than exclusively.
+    /// True if this process waits for the name in a mode other than exclusive.
     pub(super) fn is_awaited_in_other_modes(&self) -> bool {
         let waits = |line: &Queue<W>| line.request.is_some();
         self.others
@@ -175,7 +176,7 @@ impl<W: Waiter> Lines<W> {
             .is_some_and(|others| waits(&others.shared) || waits(&others.upgradable) || waits(&others.permits))
     }
 
-    /// Whether nobody waits, holds or gives back.
+    /// True if nobody waits, holds or releases.
     pub(super) fn is_idle(&self) -> bool {
         let others_are_idle = |others: &Others<W>| {
             let lines = [&others.shared, &others.upgradable, &others.permits];

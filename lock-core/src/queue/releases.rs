@@ -2,15 +2,16 @@
 
 use crate::sync::oneshot;
 
-/// The releases under way, of any mode. A try that was refused may have overtaken one of them. It asks again when all are
-/// answered that began before it: not when none is under way, as that may never be on a busy name.
+/// The releases under way, of any mode. A try that was refused may have overtaken one of them. It asks again when all
+/// releases are answered that began before it. It does not wait until no release is under way, which may never happen
+/// on a busy name.
 #[derive(Debug, Default)]
 pub(super) struct Releases {
     /// The number of the latest round. A try that waits ends it, and those that begin later are of the next one.
     round: u64,
-    /// How many of the latest round are under way.
+    /// The number of releases of the latest round that are under way.
     latest: usize,
-    /// The earlier rounds of which some are under way, in order.
+    /// The earlier rounds with releases under way, in order.
     earlier: Vec<Round>,
     /// Tries, by the last round that they wait for. Each is woken by dropping its sender.
     waiting: Vec<(u64, oneshot::Sender<()>)>,
@@ -22,7 +23,7 @@ struct Round {
     under_way: usize,
 }
 
-/// Those whom to wake, outside the lock.
+/// The tries to wake, outside the mutex.
 pub(super) type Answered = Vec<(u64, oneshot::Sender<()>)>;
 
 impl Releases {
@@ -30,13 +31,13 @@ impl Releases {
         self.latest == 0 && self.earlier.is_empty()
     }
 
-    /// One begins; the result is the number of its round.
+    /// Counts a release that begins, and returns the number of its round.
     pub(super) fn begin(&mut self) -> u64 {
         self.latest += 1;
         self.round
     }
 
-    /// One of this round was answered, or may not be waited for any more.
+    /// A release of this round was answered, or its tries may not wait for it any more.
     pub(super) fn end(&mut self, round: u64) -> Answered {
         if round == self.round {
             self.latest -= 1;

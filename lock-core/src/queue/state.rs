@@ -11,38 +11,38 @@ use crate::sync::{Arc, Weak};
 
 #[derive(Debug)]
 pub(super) struct Queue<W: Waiter> {
-    /// How many callers have a turn. Without one, nobody waits.
+    /// The number of callers that have a turn. Without one, nobody waits.
     turns: usize,
     /// The number of the latest turn.
     last_turn: u64,
-    /// In a line of permits, the turn whose request has an entry in the server's queue: until that is granted or gone,
-    /// those who wait do not ask, and `leader` is its state.
+    /// In a line of permits, the turn whose request has an entry in the server's queue. Until that entry is granted or
+    /// gone, the waiters of the line do not ask, and `leader` is the state of that turn.
     closed_by: Option<u64>,
     pub(super) leader: LeaderState<W::Hold>,
     pub(super) line: Line<W>,
     pub(super) latest: Latest,
     /// The process's request at the server.
     pub(super) request: Option<AcquireRequest>,
-    /// Counts what was learned of the name, so that a waiter can tell whether anything was since it came.
+    /// Counts the answers about the name, so that a waiter can tell whether one arrived since it came.
     pub(super) news: u64,
-    /// Why the last attempt failed, if it did.
+    /// The error of the last attempt, if it failed.
     pub(super) failure: Option<Error>,
 }
 
-/// How far whoever has the turn has come, which decides what a caller that does not wait is told.
+/// The progress of the turn's holder. It decides the answer to a caller that does not wait.
 #[derive(Debug)]
 pub(super) enum LeaderState<H> {
-    /// Asking the server, which has not answered yet.
+    /// It asked the server, which has not answered yet.
     Asking,
-    /// The server said that somebody else has the name, with this label.
+    /// The server answered that somebody else has the name, with this label.
     Refused(Option<Arc<str>>),
-    /// Holding, with this label. Weak, since the hold has the turn.
+    /// It holds the name, with this label. Weak, since the hold has the turn.
     Holding(Weak<H>, Option<Arc<str>>),
-    /// Giving it back: the name is about to be free. It has the moment since which the server has not answered.
+    /// It releases the name. With the moment since which the server has not answered.
     Releasing(Instant),
 }
 
-/// Until when somebody waits. It never becomes earlier when a waiter leaves, which costs nobody anything.
+/// The latest deadline of any waiter. It does not become earlier when a waiter leaves, which does no harm.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Latest {
     forever: bool,
@@ -83,7 +83,7 @@ impl<W: Waiter> Default for Queue<W> {
 }
 
 impl<W: Waiter> Queue<W> {
-    /// Whether nobody has a turn, and hence nobody waits.
+    /// True if nobody has a turn, and hence nobody waits.
     pub(super) fn is_free(&self) -> bool {
         self.turns == 0
     }
@@ -124,7 +124,7 @@ impl<W: Waiter> Queue<W> {
         self.request = None;
     }
 
-    /// Whether this turn says how the line stands: the only one, or that which closed the line.
+    /// True if this turn decides the state of the line: it is the only one, or it closed the line.
     pub(super) fn is_led_by(&self, number: u64, kind: LineKind) -> bool {
         kind != LineKind::Permits || self.closed_by == Some(number)
     }
@@ -134,7 +134,7 @@ impl<W: Waiter> Queue<W> {
         self.closed_by.get_or_insert(number);
     }
 
-    /// Whether no turn has closed the line.
+    /// True if no turn has closed the line.
     pub(super) fn is_open(&self) -> bool {
         self.closed_by.is_none()
     }
@@ -165,8 +165,8 @@ impl<W: Waiter> Queue<W> {
         self.failure = None;
     }
 
-    /// How much of what was learned is no news to a waiter that comes now. That the server has refused this process is: it
-    /// stands until the server says something else.
+    /// The number of answers that a waiter that comes now counts as old. A refusal of this process counts as new: it
+    /// stands until the server answers something else.
     pub(super) fn known_to_waiter(&self) -> u64 {
         match self.leader {
             LeaderState::Refused(_) => self.news.saturating_sub(1),

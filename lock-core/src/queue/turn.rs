@@ -59,7 +59,7 @@ impl<W: Waiter> Turn<W> {
         }))
     }
 
-    /// Which line it is of.
+    /// The line to which the turn belongs.
     pub(crate) fn kind(&self) -> Option<LineKind> {
         self.0.as_ref().map(|current| current.kind)
     }
@@ -112,7 +112,8 @@ impl<W: Waiter> Turn<W> {
         names.get_mut(&current.name)?.releases.all_answered()
     }
 
-    /// Whether the server answered somebody since this caller came, whose request is unanswered.
+    /// Whether the server answered a request of this process since the caller came. The caller's own request is
+    /// unanswered.
     pub(crate) fn has_news(&self, since: Since, request: &AcquireRequest) -> bool {
         self.change(|line, _, _| since.has_news(line.news, Some(request.made())))
             .unwrap_or_default()

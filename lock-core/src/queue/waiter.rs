@@ -1,4 +1,4 @@
-//! What the queue has to know of those who wait in it.
+//! The queue's view of its waiters.
 
 use std::fmt;
 
@@ -9,26 +9,27 @@ use crate::sync::time::Instant;
 
 /// A caller in the queue.
 pub(crate) trait Waiter: fmt::Debug + Send + Sized + 'static {
-    /// What the process holds, in which a waiter may share.
+    /// A hold of the process that waiters may share.
     type Hold: fmt::Debug + Send + Sync;
 
-    /// Whether it waits for a name that is taken. One that does not is told as soon as that is known.
+    /// True if it waits for a name that is taken. A waiter that does not is refused as soon as the name is known to be
+    /// taken.
     fn is_patient(&self) -> bool;
 
-    /// Until when it waits; `None` for ever.
+    /// The end of its wait; `None` for ever.
     fn deadline(&self) -> Option<Instant>;
 
     fn reentry(&self) -> Option<&ReentryKey>;
 
-    /// Whether nobody listens any more.
+    /// True if its caller has gone.
     fn is_gone(&self) -> bool;
 
-    /// Gives it the turn, which comes back where nobody listens any more.
+    /// Gives the waiter the turn. Returns the turn if the caller has gone.
     fn take_turn(self, turn: Turn<Self>) -> Result<(), Turn<Self>>;
 
-    /// The name is taken.
+    /// Reports that the name is taken.
     fn refuse(self);
 
-    /// Nobody gets it, as whoever had the turn found out for everybody.
+    /// Reports an error that concerns all waiters, found by the holder of the turn.
     fn fail(self, error: Error);
 }

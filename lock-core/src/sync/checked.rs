@@ -1,4 +1,4 @@
-//! What shuttle decides about: before each operation, another task may go on.
+//! Synchronization under shuttle, which may run another task before each operation.
 
 use std::cell::Cell;
 use std::fmt;

@@ -5,7 +5,7 @@ use crate::sync::Arc;
 use crate::{Ended, Guard, HoldState, Locker, LostCause, MemoryBackend};
 
 thread_local! {
-    /// How long this thread's machine was suspended, and what of that was seen.
+    /// The time for which this thread's machine was suspended, and the part of it that was noticed.
     static SUSPENDED: Cell<(Duration, Duration)> = const { Cell::new((Duration::ZERO, Duration::ZERO)) };
 }
 

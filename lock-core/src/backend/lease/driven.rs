@@ -1,4 +1,4 @@
-//! Whether this process got to renew a hold at all.
+//! Detects that this process never got to renew a hold.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ const DRIVEN_EVERY: u32 = 3;
 /// A machine that was suspended for this part of the ttl lost the hold by that.
 const SUSPENDED_FOR: u32 = 10;
 
-/// When core last did something for a hold.
+/// The latest moment at which core worked on a hold.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Driven {
     /// The hold's ttl, if core renews it.
@@ -24,8 +24,8 @@ impl Driven {
         self.looked = Some((now, now.by_runtime()));
     }
 
-    /// What kept this process from renewing a hold whose lease ended at `end`, as far as it can know. A process that was
-    /// stopped and one whose runtime was not driven look the same.
+    /// The reason why this process did not renew a hold whose lease ended at `end`, if it can tell. A stopped process
+    /// and one whose runtime was not driven look the same.
     pub(super) fn stall(&self, end: LeaseInstant, now: LeaseInstant) -> Option<Error> {
         let (ttl, (looked, by_runtime)) = (self.ttl?, self.looked?);
         let awake = now.by_runtime().saturating_duration_since(by_runtime);

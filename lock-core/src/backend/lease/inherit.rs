@@ -32,12 +32,12 @@ impl Lease {
         true
     }
 
-    /// When the latest request was sent whose answer showed that the hold was there.
+    /// The moment when the latest request was sent whose answer confirmed the hold.
     pub(crate) fn confirmed_at(&self) -> Option<LeaseInstant> {
         self.0.record.lock().armed_from
     }
 
-    /// What was said of the hold to the giver's lease while it was passed on. From here on it is said to this one.
+    /// Takes over events that the giver's lease received during the pass. Later events reach this lease directly.
     pub(crate) fn catch_up(&self, giver: &Self) {
         let (suspected, failure, lost) = {
             let giver = giver.0.record.lock();

@@ -15,7 +15,7 @@ impl Lease {
         }
     }
 
-    /// When the hold has lasted for its maximum, if it has one.
+    /// The moment at which the hold reaches its maximum, if it has one.
     pub(crate) fn maximum_end(&self) -> Option<LeaseInstant> {
         self.0.record.lock().maximum_end
     }

@@ -58,7 +58,7 @@ impl Lease {
         Ok(Armed(self.clone()))
     }
 
-    /// What another lease that rests on this one needs to know, if it is live.
+    /// The values of this lease that a lease resting on it needs, if this one is live.
     fn live_terms(&self) -> Option<LiveTerms> {
         let record = self.lock(LeaseInstant::now());
         (record.phase == Phase::Live).then_some(())?;
@@ -73,12 +73,12 @@ impl Lease {
 
 /// A live lease, as another one sees it.
 struct LiveTerms {
-    /// When it ends if its session lives on.
+    /// The end if its session lives on.
     term_end: LeaseInstant,
-    /// When it ends if its session does not.
+    /// The end if its session does not live on.
     end: LeaseInstant,
     armed_from: Option<LeaseInstant>,
-    /// When the latest request was sent that proved it, unless it is suspect.
+    /// The moment when the latest request that proved the hold was sent. `None` if the hold is suspect.
     heard_of: Option<SentAt>,
 }
 

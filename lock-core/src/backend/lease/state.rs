@@ -1,8 +1,8 @@
-//! What is known of a hold.
+//! The state of a hold, as its process knows it.
 
 use crate::lost::Lost;
 
-/// What a guard knows of its hold at this moment, by its own clock and without any network.
+/// The state of a hold, as its guard knows it at this moment, by its own clock and without any network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HoldState {
@@ -17,7 +17,7 @@ pub enum HoldState {
     Lost(Lost),
 }
 
-/// How a hold ended.
+/// The end of a hold: released or lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Ended {

@@ -1,13 +1,13 @@
-//! Doubts whether a hold is still there.
+//! Doubt whether a hold is still there.
 
 use crate::backend::sent_at::{self, SentAt};
 use crate::time::LeaseInstant;
 
-/// Answers to requests that were sent after it clear it.
+/// A suspicion of a hold. Answers to requests that were sent after it clear it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Suspicion {
     number: u64,
-    /// When the request was sent whose answer is missing, if there is one. Earlier ones may have been sent after the same number.
+    /// The moment when the unanswered request was sent, if there is one. Earlier requests may share the number.
     since: Option<LeaseInstant>,
 }
 

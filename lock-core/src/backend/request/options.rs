@@ -1,4 +1,4 @@
-//! How requests are made.
+//! Options from which requests are made.
 
 use super::super::holder::HolderId;
 use super::super::{Lease, Mode};

@@ -54,7 +54,7 @@ impl Terms {
 }
 
 impl LockOptions {
-    /// Whether a request that changes to these options changes what the server was asked for.
+    /// Whether a change to these options changes the request to the server.
     pub(super) fn changes(&self, former: &Self) -> bool {
         (self.ttl, self.minimum_hold) != (former.ttl, former.minimum_hold) || self.label != former.label
     }

@@ -8,7 +8,7 @@ use tracing_subscriber::fmt::MakeWriter;
 
 use super::*;
 
-/// What is logged, by line.
+/// Sends each line of the log to a channel.
 #[derive(Clone)]
 struct Log(Sender<String>);
 

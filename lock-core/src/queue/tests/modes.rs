@@ -60,7 +60,7 @@ fn holds(queues: &Arc<Queues<Caller>>) -> usize {
     queues.0.lock().len()
 }
 
-/// Whether the turn's request may be passed on or not: nobody enters with it.
+/// Detaches the turn. Nobody shares the new hold.
 fn detach(turn: Turn<Caller>, hold: &Arc<()>, key: Option<&ReentryKey>) -> Detached<Caller> {
     let (chosen, detached) = turn.detach(hold, key, (0, |_: &Caller| true)).unwrap();
     assert!(chosen.is_empty());
@@ -126,7 +126,7 @@ fn a_request_that_waits_at_the_server_closes_the_line_of_permits_until_it_ends()
     assert!(matches!(come(&queues, LineKind::Permits, false), Admission::Busy));
     drop((other, late));
     assert!(waiting.iter_mut().all(|waiting| given(waiting).is_none()));
-    // Whether the closer is still in the server's queue is not known.
+    // It is unknown whether the closer is still in the server's queue.
     closer.attempt_failed(&Error::new(ErrorKind::Unavailable, "no server"));
     let mut tried = wait_in(&queues, LineKind::Permits, false);
     assert!(given(&mut tried).is_none() && given(&mut waiting[0]).is_none());
