@@ -33,8 +33,8 @@ pub(crate) fn of(topic: &str) -> &'static str {
         "maximum" => "Lock::hold_at_most ends a hold that lasts too long, and frees its name",
         "minimum" | "keeping" => "Lock::hold_at_least keeps a name taken for a minimum time",
         "passes" | "passing_on" => {
-            "Passes the hold on to the next waiter of this process without asking the server: the same holder id there, the next token of \
-             those that the grant reserved, and next, which inherits what is left of this hold's lease."
+            "Passes the hold on to the next waiter of this process without asking the server. The new hold has the same holder id, the next \
+             token that the grant reserved, and the lease next, which inherits the rest of this hold's lease."
         }
         "readers" | "readers_waiting" | "permits_waiting" => {
             "A request is granted if it fits with all who hold the name and all live queue entries before it, each of which must fit in turn."

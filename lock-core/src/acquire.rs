@@ -151,8 +151,8 @@ impl<F: Future<Output = StopReason>> Driver<'_, F> {
         (caller, receiver)
     }
 
-    /// Takes what was granted. Another caller may have begun the request with another ttl or label: then the first renewal comes
-    /// at once, and the ttl with it. An entry in the server's queue is worth more than a label.
+    /// Takes the grant. Another caller may have begun the request with another ttl or label: then the first renewal is
+    /// sent at once, with this caller's ttl. The label stays: a queue entry at the server is worth more.
     fn accept(&self, granted: Granted) -> Share<Caller> {
         let (backend, keeper) = (&self.shared.backend, &self.shared.keeper);
         let Granted { grant, turn, as_asked } = granted;
@@ -165,14 +165,15 @@ impl<F: Future<Output = StopReason>> Driver<'_, F> {
         share
     }
 
-    /// Waits for the turn, or for what else becomes of an entry in the local queue.
+    /// Waits for the turn, or for another outcome of the entry in the local queue.
     async fn sleep(&mut self, mut receiver: oneshot::Receiver<Wakeup>) -> Result<Wakeup> {
         let stop = tokio::select! {
             biased;
             answer = &mut receiver => return answer.map_err(|_| self.shared.shut_down()),
             stop = &mut self.stopped => stop,
         };
-        // The line forgets what the server last said when its last waiter leaves. So this one stays until it has read that.
+        // The line forgets the server's last answer when its last waiter leaves. So the waiter stays until it has read
+        // that answer.
         let _in_line = (!is_active(Mutant::LeavesBeforeTheLastWord)).then_some(receiver);
         let kind = self.lock.options.mode.into();
         let word = self.shared.queues.last_word(&self.lock.name, kind, self.since());

@@ -122,10 +122,10 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     /// May be dropped at any point.
     async fn connect(&self) -> Result<()>;
 
-    /// Closes the connections and sessions that carry no hold and no queue entry, and waits until the server has answered
-    /// that. [`Locker::shutdown`](crate::Locker::shutdown) calls it when all its work is done. Others may share the backend:
-    /// what they hold stays, and a later request connects again. Defaults to `Ok`: a server that sees a connection's end is
-    /// told nothing new.
+    /// Closes the connections and sessions that carry no hold and no queue entry, and waits for the server's answer.
+    /// [`Locker::shutdown`](crate::Locker::shutdown) calls it when all its work is done. Other lockers may share the
+    /// backend: their holds stay, and a later request connects again. Defaults to `Ok`, for servers that notice the end
+    /// of a connection by themselves.
     ///
     /// # Errors
     /// [`ErrorKind::Unavailable`] if the server has not answered; the sessions then end with their timeout.
@@ -136,9 +136,9 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
         Ok(())
     }
 
-    /// Checks a TTL by what the server granted when the backend connected. Does no I/O. Core checks it by the
-    /// [capabilities](Self::capabilities) before, and calls this after [`connect`](Self::connect), so that a default TTL
-    /// that was chosen and cannot work shows at start-up. Defaults to `Ok`: the capabilities are all there is to check.
+    /// Checks a TTL by the limits that the server granted when the backend connected. Does no I/O. Core first checks
+    /// the TTL by the [capabilities](Self::capabilities), and calls this after [`connect`](Self::connect), so that an
+    /// unusable default TTL is reported at start. Defaults to `Ok`: the capabilities suffice.
     ///
     /// # Errors
     /// [`Misconfigured`](crate::ErrorKind::Misconfigured) with what to do: an acquire with this TTL would fail in the same way.
@@ -234,17 +234,17 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
         Err(Error::new(ErrorKind::Unsupported, "this backend cannot list names"))
     }
 
-    /// Ends the hold of this name with this token, whoever has it, and no other hold. Core calls it only for what the
-    /// [capabilities](Self::capabilities) declare.
+    /// Ends the hold of this name with this token, whoever has it, and no other hold. Core calls it only in the ways
+    /// that the [capabilities](Self::capabilities) declare.
     ///
-    /// - **The token.** A hold has the token of its grant, and those that the grant [reserved](AcquireRequest::reserve) for
-    ///   passes. If no hold of the name has this token, nothing is changed. The comparison and the change are one step: what is
-    ///   released or granted meanwhile is not touched.
+    /// - **The token.** A hold has the token of its grant, and those that the grant [reserved](AcquireRequest::reserve)
+    ///   for passes. If no hold of the name has this token, nothing is changed. The comparison and the change are one
+    ///   step, so that a release or a grant in the meantime is not affected.
     /// - **The holder id is retired**, as by a release: no renewal, release or downgrade of it takes effect any more.
-    /// - [`Revoke::AtLeaseEnd`] leaves the hold as nobody's. It ends when it would have ended if nothing had renewed it from now
-    ///   on, and not before. It still has its token: a repeated call finds it, and so does one with [`Revoke::Now`].
+    /// - [`Revoke::AtLeaseEnd`] leaves the hold without a holder. It ends when it would end without further renewals,
+    ///   and not before. It still has its token: a repeated call finds it, and so does one with [`Revoke::Now`].
     /// - [`Revoke::Now`] frees the name and admits waiters, as a release does.
-    /// - **Sharers.** Of several who hold the name together, only the one with this token is concerned.
+    /// - **Sharers.** If several hold the name together, only the one with this token is affected.
     ///
     /// If the server can tell a revoke from other losses, the former holder's backend calls [`Lease::lose`] with
     /// [`LostCause::Revoked`] when it learns of it, at the next renewal at the latest.
@@ -309,11 +309,11 @@ pub trait Hold: Debug + Send + Sync + 'static {
         Err(Error::new(ErrorKind::Unsupported, message))
     }
 
-    /// Has the server count this hold's token as at least `token`: every later grant of the name gets a larger one. A
-    /// [pass](Self::pass) goes on from the hold's own token. Other holds of a shared name, and what [`token`](Self::token)
-    /// returns, stay as they are. Idempotent; one request. A backend that can
-    /// do this declares [`Capabilities::any_floor`]. Where the status shows the token, those who
-    /// [follow](DistributedLock::follow) the name hear of a token that was raised.
+    /// Makes the server count this hold's token as at least `token`: every later grant of the name gets a larger one. A
+    /// [pass](Self::pass) continues from the hold's own token. Other holds of a shared name, and the result of
+    /// [`token`](Self::token), stay as they are. Idempotent; one request. A backend that can do this declares
+    /// [`Capabilities::any_floor`]. If the status shows the token, [followers](DistributedLock::follow) of the name are
+    /// notified.
     ///
     /// # Errors
     /// [`ErrorKind::Unsupported`] by default. [`ErrorKind::Lost`] if the hold has ended: then nothing was raised. Otherwise if the
@@ -326,10 +326,11 @@ pub trait Hold: Debug + Send + Sync + 'static {
         Err(Error::new(ErrorKind::Unsupported, "this backend cannot raise a token"))
     }
 
-    /// Passes the hold on to the next waiter of this process without asking the server: the same holder id there, the next
-    /// token of those that the grant [reserved](AcquireRequest::reserve), and `next`, which inherits what is left of this
-    /// hold's lease. From here on all losses that the backend learns of go to `next`. `None` if no token is left, or if the
-    /// backend cannot do this, which is the default. One that can declares [`Capabilities::pass`].
+    /// Passes the hold on to the next waiter of this process without asking the server. The new hold has the same
+    /// holder id, the next token that the grant [reserved](AcquireRequest::reserve), and the lease `next`, which
+    /// inherits the rest of this hold's lease. From here on the backend reports losses to `next`. Returns `None` if no
+    /// token is left, or if the backend cannot pass holds on, which is the default. A backend that can declares
+    /// [`Capabilities::pass`].
     ///
     /// Core uses the new hold in place of this one, which it drops without releasing it.
     fn pass(&self, next: &Lease) -> Option<Arc<dyn Hold>> {
@@ -400,7 +401,7 @@ pub struct ReleaseOptions {
 }
 
 impl ReleaseOptions {
-    /// Keeps the name taken for so long from now.
+    /// Keeps the name taken for `time` from now.
     #[must_use]
     pub fn keep_for(mut self, time: Duration) -> Self {
         self.keep_for = Some(time);

@@ -22,9 +22,9 @@ impl BackendState {
         }
     }
 
-    /// The server has answered, or there was a connection to it.
+    /// Notes that the server answered, or that there was a connection to it.
     pub(crate) fn note_reached(&self) {
-        // Written once: all workers of the runtime read what is beside it.
+        // Written once, since all workers of the runtime read the fields beside it.
         if !self.was_reached() {
             self.reached.store(true, Ordering::Relaxed);
         }

@@ -188,7 +188,7 @@ impl<W: Successor> ActiveHold<W> {
         active
     }
 
-    /// Has the keeper check it at once: the hold at the server may differ from what is known of it.
+    /// Schedules an immediate check: the server's record of the hold may differ from ours.
     pub(crate) fn renew_now(self: &Arc<Self>) {
         if let Some(keeper) = self.keeper.upgrade() {
             let scheduled: Arc<dyn ScheduledHold> = self.clone();
@@ -272,7 +272,7 @@ impl<W: Successor> ActiveHold<W> {
         }
     }
 
-    /// Tells those who watch, unless they know.
+    /// Reports the loss in log and metrics, once.
     fn report_loss(&self) {
         if let Err(lost) = self.check() {
             self.timer.lost(&lost, self.token());

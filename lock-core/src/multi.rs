@@ -164,7 +164,7 @@ impl Acquiring {
         }
     }
 
-    /// Adds what is missing to those that are held, waiting only for names after all of theirs.
+    /// Adds the missing locks to the held ones. Waits only for names that are larger than all held ones.
     async fn fill(&self, held: &mut Vec<Guard>) -> Result<(), Stop> {
         let mut is_crowded = self.plan.was_refused_just_now();
         if self.plan.len() > 1 && !is_crowded {
@@ -185,8 +185,8 @@ impl Acquiring {
         }
     }
 
-    /// Tries all at once: one round trip, if nothing is taken. What comes after the first refusal is given back: its owner
-    /// must not wait for a smaller name.
+    /// Tries all locks at once: one round trip, if none is taken. Locks after the first refusal are released: their
+    /// owner must not wait for a smaller name.
     async fn try_all(&self, held: &mut Vec<Guard>) -> Result<(), Stop> {
         let in_time = |lock: &Lock| {
             let lock = lock.clone();

@@ -38,7 +38,7 @@ pub enum Mutant {
     PassesToNobody,
     /// A loss that is reported during a pass reaches the giver alone, and not the next holder.
     MissesALossInAPass,
-    /// A waiter whose time is up leaves the line before it looks what is known of the name.
+    /// A waiter whose time is up leaves the line before it reads the last known state of the name.
     LeavesBeforeTheLastWord,
 }
 

@@ -25,15 +25,15 @@ pub(crate) struct Caller {
 /// A message to a caller in the queue.
 #[derive(Debug)]
 pub(crate) enum Wakeup {
-    /// It is your turn.
+    /// The caller has the turn.
     Turn(Turn<Caller>),
-    /// It is your turn, and here is the process's request, whose first owner has gone.
+    /// The caller has the turn, and continues the request of a caller that has gone.
     Pending(Box<PendingAcquire>),
-    /// You have it.
+    /// The caller has a share in the hold.
     Share(Share<Caller>),
     /// The name is taken; for callers that do not wait.
     Busy,
-    /// Nobody gets it, as whoever had the turn found out for everybody.
+    /// No caller gets the name: the error that the holder of the turn received.
     Failed(Error),
 }
 

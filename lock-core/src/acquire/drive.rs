@@ -129,8 +129,8 @@ impl<F: Future<Output = StopReason>> Driver<'_, F> {
         }
     }
 
-    /// Refuses a grant of a server that does not keep what is required: the backend may have connected to it just now. What was
-    /// granted is then undone like any failed attempt.
+    /// Refuses a grant if the server does not keep a required guarantee: the backend may have connected to it just now.
+    /// The grant is then undone like a failed attempt.
     fn if_kept(&self, attempt: Result<Attempt>) -> Result<Attempt> {
         if let Ok(Attempt::Granted(..)) = &attempt {
             self.shared.backend.check_required(self.lock.required.as_ref())?;
@@ -162,7 +162,7 @@ impl<F: Future<Output = StopReason>> Driver<'_, F> {
         Err(error)
     }
 
-    /// The outcome for a caller that was stopped, with what is known of the name.
+    /// The outcome for a caller that was stopped, given the last known state of the name.
     pub(super) fn stop(&self, stop: StopReason, word: LastWord) -> Result<Driven> {
         match (stop, word) {
             (StopReason::Failed(error), _) => Err(error),

@@ -60,7 +60,7 @@ impl PendingAcquire {
     ) -> Self {
         let (request, control) = lock.request(wait, deadline);
         if wait.is_patient() {
-            // From the start: who comes later may wait for longer, connecting included.
+            // From the start, since a later waiter may wait for longer, connecting included.
             turn.shares(&request);
         }
         Self::of((backend, keeper), (request, control), Some(turn), None)
@@ -74,7 +74,7 @@ impl PendingAcquire {
         (wait, deadline): (WaitLimit, Option<Instant>),
     ) -> Self {
         let options = &hold.lock.options;
-        // The lease goes on, and the server must not end the new hold before it, should the former one be extended.
+        // The lease continues. If the former hold was extended, the server must not end the new one earlier.
         let rest = hold.lease.valid_for();
         let options = LockOptions {
             ttl: options.ttl.max(rest.saturating_add(rest / 9)),
@@ -303,14 +303,14 @@ impl PendingAcquire {
         })
     }
 
-    /// Passes it to another waiter. False if there is none.
+    /// Passes the request to another waiter. Returns `false` if there is none.
     fn pass_on(&mut self) -> bool {
         while let Some((next, deadline)) = self.next_patient() {
             if let Some(control) = &self.control {
                 control.set_terms(next.lock.terms(deadline));
             }
             match next.wakeup.send(Wakeup::Pending(self.moved())) {
-                // It has gone; what was moved comes back.
+                // The waiter has gone, so the request comes back.
                 Err(Wakeup::Pending(mut pending)) => std::mem::swap(self, &mut *pending),
                 _ => return true,
             }

@@ -8,7 +8,8 @@ use crate::options::wait::WaitLimit;
 use crate::queue::last_word::LastWord;
 use crate::time::within;
 
-/// Says what is known of the name. A limit in it is as the caller gave it.
+/// The error for a caller whose time is up, from the last known state of the name. It states the limit as the caller
+/// gave it.
 pub(super) fn too_late(lock: &CheckedLock, verb: &str, wait: WaitLimit, word: LastWord) -> Error {
     let limit = match wait {
         WaitLimit::Rest(rest) => rest.limit,

@@ -43,7 +43,8 @@ pub struct Capabilities {
     /// A grant can have any token that is asked for: above any [floor](super::AcquireRequest::token_floor), however far away, and
     /// [at least](super::AcquireRequest::token_at_least) any other; and a hold's token can be [raised](super::Hold::raise_token).
     pub any_floor: bool,
-    /// A client hears at once when a name changes hands: [`DistributedLock::follow`](super::DistributedLock::follow).
+    /// A client is notified at once when a name changes hands:
+    /// [`DistributedLock::follow`](super::DistributedLock::follow).
     pub follow: bool,
     /// The backend's session renews all holds, and core renews none.
     pub session_renewal: bool,

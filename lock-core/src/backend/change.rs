@@ -8,16 +8,17 @@ use futures_util::future::BoxFuture;
 /// Completes when a name may have changed hands since the answer with which it came: see
 /// [`DistributedLock::follow`](super::DistributedLock::follow). Keeps no connection and no session alive.
 ///
-/// It may complete although nothing has changed, and it may miss a change: whoever needs each one asks now and then.
+/// It may complete although nothing has changed, and it may miss a change. An observer that needs every change also
+/// polls.
 pub struct Change(BoxFuture<'static, ()>);
 
 impl Change {
-    /// One that completes with this future.
+    /// A change that completes with this future.
     pub fn new(happens: impl Future<Output = ()> + Send + 'static) -> Self {
         Self(Box::pin(happens))
     }
 
-    /// One that never completes: nobody hears of changes.
+    /// A change that never completes, for backends that are not notified.
     pub fn never() -> Self {
         Self::new(pending())
     }

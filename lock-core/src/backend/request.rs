@@ -215,8 +215,8 @@ impl AcquireRequest {
         }
     }
 
-    /// Reports that the server found the name taken, while the acquire goes on waiting. An acquire that does not wait returns
-    /// [`Attempt::Busy`](super::Attempt::Busy) instead.
+    /// Reports that the server found the name taken, while the acquire keeps waiting. An acquire that does not wait
+    /// returns [`Attempt::Busy`](super::Attempt::Busy) instead.
     pub fn note_busy(&self, busy: Busy) {
         let mut state = self.0.state.lock();
         state.busy = Some(busy);
@@ -225,10 +225,10 @@ impl AcquireRequest {
         self.0.changed.notify_waiters();
     }
 
-    /// Reports that the server cannot be asked at the moment, while the acquire goes on waiting: the connection over which it
-    /// waits has ended or is silent, or no new one can be made. If the caller's time is up before the next
-    /// [`note_busy`](Self::note_busy), it gets [`Unavailable`](crate::ErrorKind::Unavailable) with the cause `why`. Without
-    /// this report it would get [`TimedOut`](crate::ErrorKind::TimedOut).
+    /// Reports that the server cannot be reached at the moment, while the acquire keeps waiting: the connection over
+    /// which it waits has ended or is silent, or no new one can be made. If the caller's time is up before the next
+    /// [`note_busy`](Self::note_busy), it gets [`Unavailable`](crate::ErrorKind::Unavailable) with the cause `why`.
+    /// Without this report it would get [`TimedOut`](crate::ErrorKind::TimedOut).
     pub fn note_unreachable(&self, why: Error) {
         self.0.state.lock().unreachable = Some(why);
         self.0.changed.notify_waiters();
@@ -249,7 +249,7 @@ impl AcquireRequest {
         self.0.connected.load(Ordering::Relaxed)
     }
 
-    /// Completes at the next change of this request from now on: of its terms, of what was reported of the server, or because it
+    /// Completes at the next change of this request: of its terms, of the reported state of the server, or because it
     /// was given up. For a backend over backends, which waits at one of them.
     ///
     /// # Cancel safety
@@ -258,7 +258,8 @@ impl AcquireRequest {
         self.0.changed.notified()
     }
 
-    /// Why the server cannot be asked, if the backend [reported](Self::note_unreachable) that after the server's last answer.
+    /// Returns the reason why the server cannot be reached, if the backend [reported](Self::note_unreachable) one after
+    /// the server's last answer.
     pub fn unreachable(&self) -> Option<Error> {
         self.0.state.lock().unreachable.clone()
     }

@@ -30,7 +30,7 @@ pub enum Revoked {
 }
 
 impl Revoked {
-    /// The answer for a hold whose lease would have lasted for so long, if the server knows it.
+    /// The answer for a hold that was revoked, with the rest of its lease if the server knows it.
     pub fn done(lease_left: impl Into<Option<Duration>>) -> Self {
         Self::Done {
             lease_left: lease_left.into(),

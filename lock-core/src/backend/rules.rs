@@ -22,7 +22,7 @@ use crate::token::FencingToken;
 
 /// A moment by the clock that decides: on a client the local monotonic one, at a server its own.
 pub trait Moment: Copy + Ord {
-    /// The moment so long after this one, unless the clock ends before it.
+    /// Returns the moment `time` after this one, unless the clock ends before it.
     fn after(self, time: Duration) -> Option<Self>;
 }
 

@@ -15,8 +15,8 @@ pub struct LockStatus {
     pub holders: Vec<HolderStatus>,
     /// The number of waiters that are queued at the server, if it knows.
     pub waiting: Option<usize>,
-    /// Those who wait at the server, in the order of its queue, if it knows. Waiters of one process that share a queue entry are
-    /// one waiter here. Of a long queue, they may be the first ones alone.
+    /// The waiters at the server, in the order of its queue, if it knows them. Waiters of one process that share a
+    /// queue entry count as one. Of a long queue, this may list the first ones only.
     pub waiters: Option<Vec<WaiterStatus>>,
 }
 

@@ -254,12 +254,12 @@ impl Keeper {
         self.wake(state);
     }
 
-    /// The runner in charge is stuck, and this one takes its place.
+    /// Puts this runner in charge, in place of one that is stuck.
     pub(super) fn take_over(&self, number: usize) {
         let state = self.state.lock();
         let former = state.runner(self.in_charge.swap(number, Ordering::SeqCst));
         drop(state);
-        // As soon as its runtime is driven, it lets go of what it was doing.
+        // The former runner drops its work as soon as its runtime is driven.
         if let Some(former) = former {
             former.wake.notify_one();
         }
@@ -269,7 +269,7 @@ impl Keeper {
         self.in_charge.load(Ordering::SeqCst) == number
     }
 
-    /// This runner is in charge from here on: what an earlier one was doing is done again.
+    /// Begins the work of this runner, and repeats the jobs of an earlier one.
     pub(super) fn resume(&self, number: usize) {
         let now = Instant::now();
         let mut state = self.state.lock();

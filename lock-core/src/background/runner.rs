@@ -1,4 +1,4 @@
-//! The keeper's task. There is one on each runtime that ever acquired: one of them is in charge, and does what is due; the
+//! The keeper's task, one on each runtime that ever acquired. One of them is in charge and does the due work. The
 //! others watch whether its runtime is driven, and take over if it is not.
 
 use std::panic::AssertUnwindSafe;
@@ -63,13 +63,13 @@ impl Running {
         }
     }
 
-    /// Does what is due, until another runner is in charge or nothing will ever be due again.
+    /// Does the due work, until another runner is in charge or nothing can become due any more.
     async fn serve(&self) {
         let (keeper, number) = (&self.keeper, self.runner.number);
         keeper.resume(number);
         let mut serving = pin!(self.do_what_is_due());
-        // Looked at before each poll: a runtime that was not driven for a while must not go on with what another runner
-        // has taken over, nor a forked process with what its parent does.
+        // Checked before each poll. A runtime that was not driven for a while must not continue work that another
+        // runner has taken over, nor a forked process that of its parent.
         poll_fn(|context| match keeper.is_in_charge(number) && !keeper.has_forked() {
             true => serving.as_mut().poll(context),
             false => Poll::Ready(()),
@@ -81,7 +81,7 @@ impl Running {
         let (keeper, number) = (&self.keeper, self.runner.number);
         let mut renewals: FuturesUnordered<BoxFuture<'static, ()>> = FuturesUnordered::new();
         let mut jobs: FuturesUnordered<BoxFuture<'static, u64>> = FuturesUnordered::new();
-        // Of this task alone: those of a runtime that is not driven any more would never end.
+        // They belong to this task alone. If its runtime is not driven any more, its undos never end.
         let undos = Arc::new(Undos::new());
         while let Some(due) = keeper.due(number) {
             drop(due.stale);
@@ -89,7 +89,7 @@ impl Running {
                 let Some(Checked { next, renewal }) = hold.clone().check_due(number, due.resumed) else {
                     continue; // its lease has just told us
                 };
-                // Until the renewal says when.
+                // Until the renewal returns its own time.
                 keeper.schedule(&hold, next);
                 if let Some(renewal) = renewal {
                     let renewing = Renewing {
@@ -104,7 +104,7 @@ impl Running {
                 hold.end_lost();
             }
             for (number, job) in due.jobs {
-                // Free of tokio's budget for a task: once that is spent, each poll of all that are ready comes to nothing.
+                // Outside tokio's cooperative budget of the task: once that is spent, no ready future makes progress.
                 jobs.push(Box::pin(coop::unconstrained(finish(number, job, undos.clone()))));
             }
             if due.finished && renewals.is_empty() && jobs.is_empty() {

@@ -59,7 +59,8 @@ pub(crate) enum ScheduleSlot {
 #[derive(Debug, Default)]
 pub(super) struct Schedule {
     holds: BTreeMap<(Instant, u64), Arc<dyn ScheduledHold>>,
-    /// Those that were due and are not put back yet, by their address. Weak: whoever checks them may drop the last of them.
+    /// The holds that were due and are being checked, by their address. Weak: the check may drop the last reference to
+    /// a hold.
     checking: HashMap<usize, Weak<dyn ScheduledHold>>,
     last_number: u64,
 }

@@ -28,7 +28,7 @@ use crate::watch::Watch;
 #[derive(Debug)]
 #[must_use = "a lock is released when its guard is dropped"]
 pub struct Guard(
-    /// A call that uses it on polylock's thread has a clone, and no longer once its caller goes on.
+    /// A call on polylock's thread has a clone of it, but no longer than its caller waits.
     Arc<crate::Guard>,
 );
 

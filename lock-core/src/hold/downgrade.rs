@@ -29,7 +29,8 @@ impl<W: Successor> Share<W> {
 }
 
 impl<W: Successor> ActiveHold<W> {
-    /// Makes it shared, if that is answered in time. Whatever comes of it, it counts as shared from the first poll on.
+    /// Makes the hold shared, if the server answers in time. Whatever the outcome, the guard counts as shared from the
+    /// first poll on.
     pub(crate) async fn downgrade(self: &Arc<Self>, limit: Duration) -> Result<()> {
         tokio::select! {
             biased;

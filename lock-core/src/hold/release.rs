@@ -216,7 +216,7 @@ async fn release_within<W: Successor>(active: Arc<ActiveHold<W>>, patience: Opti
     }
 }
 
-/// Waits until somebody else has it polled again: the background does when it goes on with it.
+/// Returns when it is polled for the second time, as the background does when it takes over.
 async fn polled_again() {
     let mut is_first = true;
     poll_fn(|_| match std::mem::take(&mut is_first) {

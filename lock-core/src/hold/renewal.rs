@@ -144,11 +144,11 @@ impl Renewals {
         start.checked_add(self.ttl / part).map_or(end, |moment| moment.min(end))
     }
 
-    /// Renews until a renewal is answered and none is unanswered, polled by this runner of the keeper. While one is
-    /// unanswered the next one is sent, and the earlier ones are listened to all the same: a slow line answers late, but
-    /// it answers. What the server says goes to the lease; an error or no answer makes the hold suspect.
+    /// Renews, polled by this runner of the keeper, until a renewal is answered and none is unanswered. While one is
+    /// unanswered it sends the next one and still listens for the earlier answers: a slow line answers late. Answers
+    /// change the lease; an error, or no answer, makes the hold suspect.
     ///
-    /// Returns when to check the hold next.
+    /// Returns the next check of the hold.
     pub(super) async fn renew(&self, runner: usize) -> Instant {
         self.begin(runner);
         let next = self.drive(runner).await;

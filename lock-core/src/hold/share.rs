@@ -51,7 +51,7 @@ impl<W: Successor> Share<W> {
         &self.keeper
     }
 
-    /// Lets go of it, and leaves what follows to the caller.
+    /// Gives the share back. The caller does the rest.
     pub(super) fn give_back(&mut self) -> GivenBack<W> {
         let hold = self
             .hold
@@ -70,9 +70,9 @@ impl<W: Successor> Share<W> {
 /// The rest after a share was given back.
 pub(super) enum GivenBack<W: Successor> {
     StillShared(Arc<ActiveHold<W>>),
-    /// It was the last one: the hold is to be released.
+    /// It was the last share: the caller releases the hold.
     ToRelease(Arc<ActiveHold<W>>),
-    /// It was the last one, and the hold had ended before; the keeper cleans up what was lost.
+    /// It was the last share, and the hold had ended before. The keeper cleans up.
     Ended(Arc<ActiveHold<W>>),
 }
 
@@ -131,8 +131,8 @@ impl<W: Successor> ActiveHold<W> {
         self.shares.load(Ordering::Acquire) > 0 && self.lease.is_live()
     }
 
-    /// Tells the lines of the name that it is held. Returns those who wait and are to hear of it, and the turn if the hold
-    /// does not keep it.
+    /// Enters the hold in the lines of its name. Returns the waiters to share or refuse, and the turn if the hold does
+    /// not keep it.
     fn enter_lines(self: &Arc<Self>) -> (Vec<W>, Option<Turn<W>>) {
         let mut succession = self.succession();
         let Some(turn) = &mut succession.turn else {
@@ -147,8 +147,8 @@ impl<W: Successor> ActiveHold<W> {
         }
     }
 
-    /// Goes on without the turn. Returns those who enter with this hold, and the turn, to be dropped outside the lock after
-    /// they were let in.
+    /// Detaches the hold from its turn. Returns the waiters that share the hold, and the turn. The caller drops the
+    /// turn outside the mutex, after the waiters have their shares.
     pub(super) fn detach(self: &Arc<Self>, succession: &mut Succession<W>) -> (Vec<W>, Option<Turn<W>>) {
         let at_most = self.joins.as_ref().map_or(0, |joins| joins.at_most);
         let may_join = |waiter: &W| waiter.asks_for().options.may_join(&self.lock.options, self.token());
@@ -167,7 +167,7 @@ impl<W: Successor> ActiveHold<W> {
         (chosen, turn)
     }
 
-    /// Gives those who may share in this hold their shares, and refuses the others. The caller has one.
+    /// Gives each chosen waiter a share if it may have one, and refuses it otherwise. The caller has a share itself.
     pub(super) fn let_in(self: &Arc<Self>, chosen: Vec<W>, keeper: &Arc<Keeper>) {
         for waiter in chosen {
             if !self.is_for(&waiter) {

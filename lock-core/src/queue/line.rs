@@ -1,5 +1,5 @@
-//! Those who wait, in order, and how many of them are of the kinds that are asked for: a grant must not look at
-//! everybody who waits.
+//! The waiters of one line, in order. It counts the kinds that are looked up, so that a grant need not look at all
+//! waiters.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -25,11 +25,12 @@ impl<W> Default for Line<W> {
 
 impl<W: Waiter> Line<W> {
     pub(super) fn push_back(&mut self, waiter: W) {
-        // Those who have gone are skipped in their turn; here they must not make the queue grow.
+        // Callers that have gone are skipped in their turn. Here they are removed, so that they do not make the queue
+        // grow.
         if self.waiters.len() == self.waiters.capacity() {
             let mut waiters = std::mem::take(self).waiters;
             waiters.retain(|waiter| !waiter.is_gone());
-            // Room for as many again, or the next one would look at everybody anew.
+            // Twice the space, so that the next caller does not check all waiters again.
             self.waiters.reserve(2 * waiters.len());
             waiters.into_iter().for_each(|waiter| self.add(waiter));
         }
@@ -47,7 +48,7 @@ impl<W: Waiter> Line<W> {
         Some(first)
     }
 
-    /// The first of those whom `who` chooses and who are still there, out of the queue if it `may` have what there is.
+    /// Takes the first waiter that `who` chooses and that is still there out of the queue, if it `may` have the hold.
     pub(super) fn take_first(&mut self, who: impl Fn(&W) -> bool, may: impl FnOnce(&W) -> bool) -> Option<W> {
         while self.waiters.front().is_some_and(W::is_gone) {
             self.pop_front();
@@ -64,7 +65,7 @@ impl<W: Waiter> Line<W> {
         Some(first)
     }
 
-    /// Those who do not wait, out of the queue; and those who have this key.
+    /// Takes out of the queue all callers that do not wait, and all with this key.
     pub(super) fn drain_impatient(&mut self, key: Option<&ReentryKey>) -> Vec<W> {
         if self.impatient == 0 && key.is_none_or(|key| !self.keys.contains_key(key)) {
             return Vec::new();
@@ -72,7 +73,7 @@ impl<W: Waiter> Line<W> {
         self.drain_those(|waiter| !waiter.is_patient() || (key.is_some() && waiter.reentry() == key))
     }
 
-    /// Those who have this key, out of the queue.
+    /// Takes all callers with this key out of the queue.
     pub(super) fn drain_key(&mut self, key: &ReentryKey) -> Vec<W> {
         match self.keys.contains_key(key) {
             true => self.drain_those(|waiter| waiter.reentry() == Some(key)),
@@ -80,7 +81,7 @@ impl<W: Waiter> Line<W> {
         }
     }
 
-    /// Those whom `who` chooses and who are still there, out of the queue: the first so many of them.
+    /// Takes the first `at_most` waiters that `who` chooses and that are still there out of the queue.
     pub(super) fn drain_first(&mut self, at_most: usize, who: impl Fn(&W) -> bool) -> Vec<W> {
         let (mut chosen, mut index) = (Vec::new(), 0);
         while chosen.len() < at_most

@@ -139,13 +139,13 @@ impl<W: Waiter> Queue<W> {
         self.closed_by.is_none()
     }
 
-    /// The server said something of the name to whoever leads the line.
+    /// Notes an answer about the name that the leader of the line received.
     pub(super) fn learned(&mut self, leader: LeaderState<W::Hold>) {
         self.leader = leader;
         self.heard();
     }
 
-    /// The name is about to be free. What the server never answered is no news.
+    /// Notes that the name is being released. A request that the server never answered adds no answer.
     pub(super) fn releases(&mut self) {
         let asked = self.request.as_ref().map(AcquireRequest::made);
         let silent_since = match &self.leader {

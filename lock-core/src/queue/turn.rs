@@ -15,7 +15,7 @@ use crate::reentry::ReentryKey;
 use crate::sync::time::Instant;
 use crate::sync::{Arc, Weak, oneshot};
 
-/// The right to ask the server for a name, and to hold it. Dropping it passes it on.
+/// The right to ask the server for a name, and to hold it. Dropping the turn gives it to the next caller.
 ///
 /// The holder of an exclusive or upgradable lock keeps it until the release. Readers and permits [detach](Self::detach)
 /// their hold from it, and let the next one ask.
@@ -40,7 +40,7 @@ struct Known<W: Waiter> {
     key: Option<ReentryKey>,
 }
 
-/// A release that goes on although nobody keeps the turn for it. Dropped when it is over.
+/// A release under way that has no turn any more. Dropped when the release is over.
 #[derive(Debug)]
 pub(crate) struct UnansweredRelease<W: Waiter> {
     queues: Arc<Queues<W>>,
@@ -90,7 +90,7 @@ impl<W: Waiter> Turn<W> {
         }
     }
 
-    /// The release goes on for as long as the value lives: the turn may be passed on before.
+    /// Counts the release as under way for as long as the result lives. The turn may go to the next caller before.
     pub(crate) fn release_goes_on(&mut self) -> Option<UnansweredRelease<W>> {
         let current = self.0.as_mut()?;
         let round = match current.release.take() {
@@ -104,8 +104,8 @@ impl<W: Waiter> Turn<W> {
         })
     }
 
-    /// Is closed as soon as all releases of this process are answered that are under way now, of any mode; `None` if none
-    /// is. A request that is sent now may overtake them.
+    /// Returns a receiver that closes when all releases of this process that are under way now are answered, of any
+    /// mode. `None` if none is under way. A request that is sent now may overtake them.
     pub(crate) fn releases_answered(&self) -> Option<oneshot::Receiver<()>> {
         let current = self.0.as_ref()?;
         let mut names = current.queues.0.lock();
@@ -119,7 +119,8 @@ impl<W: Waiter> Turn<W> {
             .unwrap_or_default()
     }
 
-    /// The request is shared by all who wait: it waits for as long as any of them, and those who come yet prolong it.
+    /// Shares the request with all waiters of the line: it waits as long as the most patient of them. Later waiters
+    /// prolong it.
     pub(crate) fn shares(&self, request: &AcquireRequest) {
         self.change(|line, _, kind| {
             request.wait_until(match kind {
@@ -133,10 +134,10 @@ impl<W: Waiter> Turn<W> {
         });
     }
 
-    /// The server refused. If that is for everybody in the line, those who do not wait are refused too. `queued` is the
-    /// request if it waits at the server.
+    /// Notes a refusal of the server. If it concerns the whole line, callers that do not wait are refused too. `queued`
+    /// is the request, if it waits at the server.
     ///
-    /// A line of permits is closed by the first request that waits at the server. What a try is told there says nothing of
+    /// The first request that waits at the server closes a line of permits. The refusal of a try says nothing about
     /// other numbers of permits.
     pub(crate) fn refused(&self, holder: Option<Arc<str>>, queued: Option<&AcquireRequest>) {
         let impatient = self.change(|line, number, kind| {
@@ -156,8 +157,8 @@ impl<W: Waiter> Turn<W> {
         impatient.unwrap_or_default().into_iter().for_each(W::refuse);
     }
 
-    /// The name is held with the turn: those who do not wait are to be told, and those with the hold's re-entry key share in
-    /// it, readers as well.
+    /// Notes that the name is held, and keeps the turn. Returns the callers that do not wait, which are refused, and
+    /// the callers with the hold's re-entry key, readers included, which share the hold.
     pub(crate) fn holding(&mut self, hold: &Arc<W::Hold>, label: Option<Arc<str>>, key: Option<&ReentryKey>) -> Vec<W> {
         let Some(current) = &mut self.0 else { return Vec::new() };
         let mut names = current.queues.0.lock();
@@ -181,8 +182,8 @@ impl<W: Waiter> Turn<W> {
         chosen
     }
 
-    /// The name is held without the turn, which the caller is to drop after this. Of those who wait for a shared hold, the
-    /// first `at_most` whom `joins` chooses enter as well; if the hold has a re-entry key, all who have it.
+    /// Notes that the name is held, without a turn; the caller drops this turn next. Returns the callers that share the
+    /// hold: all with its re-entry key, or else the first `at_most` readers that `joins` accepts.
     pub(crate) fn detach(
         &self,
         hold: &Arc<W::Hold>,
@@ -208,7 +209,7 @@ impl<W: Waiter> Turn<W> {
         Some((chosen, detached))
     }
 
-    /// Fails everybody in the queue: they would only find out the same, one after the other.
+    /// Fails all callers in the queue: each would get the same error.
     pub(crate) fn fail_all(&self, error: &Error) {
         for waiter in self.change(|line, _, _| line.line.drain()).unwrap_or_default() {
             waiter.fail(error.clone());
@@ -220,7 +221,8 @@ impl<W: Waiter> Turn<W> {
         self.change(|line, _, _| !line.line.is_empty()).unwrap_or_default()
     }
 
-    /// The first in the queue that is still there, out of it; `None` while this process waits in another mode too.
+    /// Takes the first caller that is still there out of the queue. `None` while this process also waits in another
+    /// mode.
     pub(crate) fn next(&self) -> Option<W> {
         let current = self.0.as_ref()?;
         let mut names = current.queues.0.lock();
@@ -231,7 +233,8 @@ impl<W: Waiter> Turn<W> {
         }
     }
 
-    /// The first that waits, out of the queue if it `may` go on with the request, and until when that is to wait.
+    /// Takes the first caller that waits out of the queue, if it `may` continue the request. Returns it with the
+    /// request's new deadline.
     pub(crate) fn next_patient(&self, may: impl FnOnce(&W) -> bool) -> Option<(W, Option<Instant>)> {
         self.change(|line, _, kind| {
             let next = line.line.take_first(W::is_patient, may)?;
@@ -243,7 +246,7 @@ impl<W: Waiter> Turn<W> {
         })?
     }
 
-    /// Puts it before all others.
+    /// Puts a caller before all others.
     pub(crate) fn put_first(&self, waiter: W) {
         self.change(|line, _, _| line.line.push_front(waiter));
     }
@@ -262,12 +265,12 @@ impl<W: Waiter> Drop for Turn<W> {
         let mut ended = Some((current.number, current.release));
         while let Some((waiter, number)) = current.queues.pass_on(&current.name, current.kind, ended.take()) {
             match waiter.take_turn(Self::new(&current.queues, &current.name, current.kind, number)) {
-                // It has gone, and its turn must not pass itself on as well.
+                // The caller has gone. Its turn must not pass itself on as well.
                 Err(mut unused) => {
                     unused.0.take();
                     ended = Some((number, None));
                 }
-                // Of several turns, more than this one may have become free.
+                // Several turns may have become free, not only this one.
                 Ok(()) if current.kind == LineKind::Permits => {}
                 Ok(()) => return,
             }
@@ -276,7 +279,7 @@ impl<W: Waiter> Drop for Turn<W> {
 }
 
 impl<W: Waiter> Detached<W> {
-    /// The name is about to be free: nobody may share in the hold any more.
+    /// Notes that the hold is being released: no caller may share it any more.
     pub(crate) fn releasing(mut self) -> Option<UnansweredRelease<W>> {
         let known = self.0.take()?;
         let mut names = known.queues.0.lock();

@@ -47,7 +47,7 @@ thread_local! {
     static RUNTIME: Cell<RuntimeId> = const { Cell::new(0) };
 }
 
-/// Runs the task on this runtime, and what it spawns there; others run on runtime 0.
+/// Runs the task on this runtime, and the tasks that it spawns. Others run on runtime 0.
 pub async fn on_runtime<F: Future>(runtime: usize, task: F) -> F::Output {
     let mut task = pin!(task);
     poll_fn(|context| {

@@ -1,11 +1,11 @@
-//! A lease goes on for the next holder, to whom the hold was passed on.
+//! The lease of a hold that was passed on, continued for its next holder.
 
 use super::{Lease, Phase};
 use crate::time::LeaseInstant;
 
 impl Lease {
-    /// Goes on where the lease of a hold leaves off that is being released, if it may still be believed in. Nothing has armed
-    /// this one before.
+    /// Continues the lease of a hold that is being released, if that is live and not suspect. This lease must be
+    /// unarmed.
     pub(crate) fn inherit(&self, giver: &Self) -> bool {
         let now = LeaseInstant::now();
         let (term_end, (session_end, session_term), armed_from) = {

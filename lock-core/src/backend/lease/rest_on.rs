@@ -9,15 +9,15 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::time::LeaseInstant;
 
 impl Lease {
-    /// Arms the lease of a hold that rests on several others and needs so many of them: it ends at the `needed`th latest of the
-    /// ends of those `children` that are live. To be called again whenever one of them was armed. As with [`arm`](Self::arm), the
-    /// end only moves forward.
+    /// Arms the lease of a hold that rests on several others and needs `needed` of them. It ends at the `needed`th
+    /// latest of the ends of those `children` that are live. Call it again whenever one of them was armed. As with
+    /// [`arm`](Self::arm), the end only moves forward.
     ///
-    /// A fixed lease ends at the `needed`th latest of the ends that its first arming found the children's own terms to have. The
-    /// sessions to which children are [bound](Self::bind_to_session) may end it earlier, and keep it as they live on.
+    /// At its first arming, a fixed lease takes the `needed`th latest of the ends of the children's own terms. The
+    /// sessions to which children are [bound](Self::bind_to_session) may end it earlier, and keep it while they live.
     ///
-    /// Clears a suspicion that is older than the requests that armed so many of the children, or bound them to their sessions.
-    /// Children that are suspect themselves do not count.
+    /// Clears a suspicion that is older than the requests that armed `needed` children, or bound them to their
+    /// sessions. Children that are suspect do not count.
     ///
     /// # Errors
     /// [`ErrorKind::Unavailable`], retryable, if too few children are live. [`ErrorKind::Lost`] when the lease is over.

@@ -43,8 +43,8 @@ impl RequestOptions {
         self
     }
 
-    /// Makes it an exclusive request that replaces the hold which `base`, in [`Mode::Upgradable`], was granted. It shares the
-    /// lease of that hold, so that whoever watches the hold watches on.
+    /// Makes the request an exclusive one that replaces the hold granted to `base`, in [`Mode::Upgradable`]. It shares
+    /// the lease of that hold, so that watches of the hold stay valid.
     #[must_use]
     pub fn replacing(mut self, base: &AcquireRequest) -> Self {
         self.terms.options.mode = Mode::Exclusive;
@@ -89,7 +89,7 @@ impl RequestOptions {
         self
     }
 
-    /// Asks for so many tokens at once, its own included. Defaults to 1.
+    /// Reserves this many tokens with the grant, its own included. Defaults to 1.
     #[must_use]
     pub fn reserve(mut self, tokens: u32) -> Self {
         self.reserve = tokens.max(1);

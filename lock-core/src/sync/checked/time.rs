@@ -32,7 +32,7 @@ pub fn begin() {
     drop(before);
 }
 
-/// Lets so much time pass, and wakes whoever slept until then.
+/// Lets this much time pass, and wakes the tasks that slept until then.
 pub fn pass(time: Duration) {
     point();
     let due = CLOCK.with_borrow_mut(|clock| {
