@@ -156,9 +156,9 @@ impl Election {
         self
     }
 
-    /// Ends each term at the latest so long after its election: the term is lost, by
-    /// [`LostCause::MaximumHold`](crate::LostCause::MaximumHold), and the name is released. So work that hangs does not lead for ever, and
-    /// leaders take turns. The candidate then pauses and campaigns again, as after any loss. Must be longer than the
+    /// Limits each term to this time after its election. Then the term is lost, by
+    /// [`LostCause::MaximumHold`](crate::LostCause::MaximumHold), and the name is released. So a leader whose work hangs does not lead for
+    /// ever, and leaders take turns. The candidate then pauses and campaigns again, as after any loss. Must be longer than the
     /// [margin](Self::margin). Off by default.
     ///
     /// # Examples
@@ -234,7 +234,7 @@ impl Election {
             let term = self.campaign().await?;
             // Drops the work before it returns, whatever comes of it.
             match self.run(&term, work(term.watch())).await {
-                // It led until here: whether the server has answered yet changes nothing of what was done.
+                // The work is done, whatever the server answers to the release.
                 Some(ControlFlow::Break(value)) => {
                     let _ = term.resign().await;
                     return Ok(value);

@@ -22,7 +22,7 @@
 //!   [`lost`](Guard::lost), [`run`](Guard::run) and [`Watch`] need no network. A lost hold stays lost. [`Lost`] says why.
 //! - **Suspended time counts** on Linux and Android (`CLOCK_BOOTTIME`). Every read of a guard's state includes it at once.
 //!   A task that waits for the loss learns of it about a second after the machine resumed. On other systems it counts only
-//!   if the monotonic clock goes on meanwhile; on macOS it stops. A virtual machine cannot detect that its host paused
+//!   if the monotonic clock runs meanwhile; on macOS it stops. A virtual machine cannot detect that its host paused
 //!   it. The time limit of an acquire does not include suspended time.
 //! - **Only the holder releases.** Releasing a lock you no longer hold is an error and never affects the new holder.
 //! - **Cancel and drop safety.** A dropped acquire is undone in the background, and a dropped guard releases its lock there;

@@ -1,6 +1,6 @@
 //! The memory backend, and the lock server that it runs on, which is plain data.
 //!
-//! [`LockServer`] is a whole server, and [`NameState`] what it keeps of one name. They are public for tests that need a lock
+//! [`LockServer`] is a whole server, and [`NameState`] its state of one name. They are public for tests that need a lock
 //! server of their own, such as the reference of the conformance suite and the models of the protocols. They may change in any
 //! version.
 

@@ -318,7 +318,7 @@ impl HoldTimer {
         }
     }
 
-    /// Once, whoever notices it first.
+    /// Reports the loss, unless it was reported before.
     pub(crate) fn lost(&self, lost: &Lost, token: FencingToken) {
         if self.is_told.swap(true, Ordering::Relaxed) {
             return;

@@ -46,7 +46,7 @@ impl CheckedLock {
         })
     }
 
-    /// The terms of a request; `deadline` is the latest of those who wait for it.
+    /// The terms of a request. `deadline` is the latest deadline of its waiters.
     pub(crate) fn terms(&self, deadline: Option<Instant>) -> Terms {
         let options = LockOptions {
             ttl: self.options.term(),

@@ -1,8 +1,8 @@
-//! The local queue: of this process's callers who want a name in one mode, one at a time has the turn to ask the server, and
-//! with it the process's request there. The others wait behind it in their line, and cost the server nothing. Each line asks
-//! by itself: the server's queue decides between modes.
+//! The local queue. Of this process's callers that want a name in one mode, one at a time has the turn: it asks the server,
+//! and owns the process's request there. The others wait behind it in their line, and cost the server nothing. Each line
+//! asks by itself: the server's queue decides between modes.
 //!
-//! It knows nothing of who waits and of what is held, but what [`Waiter`] tells.
+//! The queue knows its waiters and holds only through the trait [`Waiter`].
 
 use std::collections::HashMap;
 
@@ -71,10 +71,11 @@ impl<W: Waiter> Default for Queues<W> {
 }
 
 impl<W: Waiter> Queues<W> {
-    /// The turn at once, a share in what the process holds, or an entry in the queue, which `wait` makes.
+    /// Enters a caller: it gets the turn at once, a share in a hold of the process, or an entry in the queue, which `wait`
+    /// makes.
     ///
-    /// `share` is asked in one step with entering, so that a hold that begins after that lets us in. It may not drop
-    /// what it upgrades: that may be the last that keeps a hold, and its turn comes back here.
+    /// `share` runs in one step with entering, so that a hold that begins later lets the caller in. It must not drop the
+    /// reference that it upgrades: if that is the last one of a hold, its drop locks this queue again.
     ///
     /// # Errors
     /// Those of `share`.
@@ -112,7 +113,8 @@ impl<W: Waiter> Queues<W> {
         Ok(Admission::Waiting(receiver, line.known_to_waiter()))
     }
 
-    /// A caller in the line of permits states this limit. What the one before it stated, if the name has been in use since.
+    /// Notes the semaphore's limit that a caller states. Returns the limit of the caller before, if the name has been in use
+    /// since.
     pub(crate) fn state_limit(&self, name: &LockName, limit: u32) -> Option<u32> {
         self.0.lock().get_mut(name)?.state_limit(limit)
     }
@@ -171,7 +173,7 @@ impl<W: Waiter> Queues<W> {
         next
     }
 
-    /// Changes what is known of a name, and forgets the name if that is nothing any more.
+    /// Changes the lines of a name, and removes the name if it is idle then.
     fn change<T>(&self, name: &LockName, change: impl FnOnce(&mut Lines<W>) -> T) -> Option<T> {
         let mut names = self.0.lock();
         let lines = names.get_mut(name)?;

@@ -1,4 +1,4 @@
-//! Acquiring again what the same call chain holds already.
+//! Keys for acquiring a lock again that the same call chain holds.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,7 +14,7 @@ static LAST: AtomicU64 = AtomicU64::new(0);
 /// [`Misconfigured`](crate::ErrorKind::Misconfigured) at once: one that wants to write or to be upgradable while its key
 /// reads, and one that wants to write while its key is upgradable. Readers with a key share a hold with that key alone. This
 /// is decided when an acquire enters the local queue, and for those that wait there. An acquire that already waits at the
-/// server goes on waiting: do not await two acquires of one key in different modes at the same time.
+/// server keeps waiting: do not await two acquires of one key in different modes at the same time.
 ///
 /// **A key does not identify a task.** All holders of the key share the hold: two tasks that run at the same time with one
 /// key do *not* exclude each other. Make one key for each call chain, pass it down as an argument, and never keep it in a

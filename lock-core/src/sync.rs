@@ -1,5 +1,5 @@
-//! The one place where core takes its locks, signals, timers and tasks from, so that a model checker's can stand in for
-//! them: built with `--cfg shuttle`, it decides who goes on at each of their operations, and a test when time passes.
+//! Core's mutexes, signals, timers and tasks, in one place, so that a model checker can replace them. Built with
+//! `--cfg shuttle`, shuttle decides at each of their operations which task runs next, and the test decides when time passes.
 
 pub(crate) use std::sync::atomic::Ordering;
 pub(crate) use std::sync::{Arc, Weak};

@@ -22,8 +22,8 @@ pub(crate) fn before(time: Duration) -> String {
 
 /// A moment of a lease's time.
 ///
-/// The clocks of std and tokio stand still while a machine is suspended, and the server's goes on. Two such moments lie
-/// as far apart here as they do there. On tokio's paused time they are exact.
+/// The clocks of std and tokio stand still while a machine is suspended, and the server's clock does not. Two of these
+/// moments are as far apart as they are by the server's clock. On tokio's paused time they are exact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct LeaseInstant(Instant);
 
@@ -99,7 +99,7 @@ fn suspended_as_seen() -> Duration {
     system::seen()
 }
 
-/// Linux has a clock that goes on and one that stands still. What one is ahead of the other grows in suspensions alone.
+/// Linux has one clock that runs during a suspension, and one that stands still. Their distance grows in suspensions only.
 #[cfg(all(any(target_os = "linux", target_os = "android"), not(shuttle)))]
 mod system {
     use std::sync::LazyLock;

@@ -19,8 +19,7 @@ use crate::token::FencingToken;
 const ASKS_EVERY: u32 = 3;
 /// Observers that were started together do not ask together: each asks earlier, by up to this part of its period.
 const JITTER: u32 = 4;
-/// At the earliest so long after its last request, an observer asks because the server reported a change. A name that changes
-/// hands all the time costs no more.
+/// The shortest time between two requests of an observer, however often the server reports a change.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Somebody who leads, or led when the server was asked.

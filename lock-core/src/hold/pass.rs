@@ -100,7 +100,7 @@ pub(super) fn pass_on<W: Successor>(active: &ActiveHold<W>) -> bool {
     true
 }
 
-/// The next local waiter, with the turn and with what it is passed, if it may have the hold as it is.
+/// Returns the next local waiter, the turn, and the grant to pass on, if that waiter may have the hold as it is.
 fn take_next<W: Successor>(active: &ActiveHold<W>) -> Option<(Turn<W>, W, Grant)> {
     if !active.sequence.is_over(active.lock.limits.passes) {
         active.sequence.wait_for_clock();

@@ -17,8 +17,8 @@ pub type ServerName<L, Q> = NameState<HolderId, Instant, Grant<L>, Waiting<Q>>;
 /// A lock server as plain data, without a clock, a lock or a task of its own.
 ///
 /// [`MemoryBackend`](super::MemoryBackend) runs on it. So does the reference of the conformance suite, behind a link that breaks,
-/// and with bugs that the suite must find. `L` is what a server keeps with a hold beside its [`Grant`], and `Q` what it keeps
-/// with a queue entry. A hold that is nobody's has the default of `L`.
+/// and with bugs that the suite must find. `L` is the data that a server keeps with a hold beside its [`Grant`], and `Q` its data
+/// for a queue entry. A hold without a holder has the default of `L`.
 #[derive(Debug)]
 pub struct LockServer<L, Q> {
     /// The names that are held or waited for.
@@ -94,7 +94,7 @@ impl<L: Default, Q> LockServer<L, Q> {
         Ok(Answer::Granted(token))
     }
 
-    /// Queues a request that was refused, until `expires`; or refreshes its entry. Returns what the server keeps with it.
+    /// Queues a request that was refused, until `expires`; or refreshes its entry. Returns the server's data for the entry.
     pub fn wait(
         &mut self,
         name: &LockName,
@@ -116,7 +116,8 @@ impl<L: Default, Q> LockServer<L, Q> {
         &mut entry.with
     }
 
-    /// Changes a name's state, without what has expired, and forgets the name if it is free then. `None`: it was free.
+    /// Drops expired holds and entries of a name, changes its state, and removes the name if it is free then. `None`: it was
+    /// free.
     pub fn change<R>(
         &mut self,
         name: &LockName,

@@ -9,7 +9,7 @@ use crate::backend::rules::{self, Moment};
 /// The state of one name at a lock server: its holds and its queue.
 ///
 /// It is plain data without a clock. Each method takes the moment `now` at which the server executes a request. `H` is a holder
-/// id and `T` a [`Moment`]. `G` is what a server keeps with a hold, such as its token, and `Q` what it keeps with a queue entry.
+/// id and `T` a [`Moment`]. `G` is the data of a hold, such as its token, and `Q` the data of a queue entry.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct NameState<H, T, G, Q> {
     /// The holds of the name.

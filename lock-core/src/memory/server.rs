@@ -99,7 +99,7 @@ impl MemoryServer {
         }
     }
 
-    /// Leaves the queue, waking whoever may have the name then.
+    /// Removes the holder's queue entry, and wakes the waiters that may have the name then.
     pub(super) fn leave(&self, name: &LockName, holder: HolderId) {
         let (mut state, now) = (self.0.lock(), Instant::now());
         state.server.change(name, now, |name| drop(name.leave(holder)));
@@ -165,7 +165,7 @@ impl MemoryServer {
         Ok(state.server.status(name, Instant::now(), SystemTime::now()))
     }
 
-    /// The same, and what is notified of the next change.
+    /// Returns the status, and a signal for the next change.
     pub(super) fn follow(&self, name: &LockName) -> Result<(LockStatus, Arc<Notify>)> {
         let mut state = self.0.lock();
         state.check_available()?;
@@ -180,7 +180,7 @@ impl MemoryServer {
         Ok(state.server.list(from, at_most, Instant::now()))
     }
 
-    /// Ends the hold of this name with this token, at once or when its lease ends; its lease is told.
+    /// Ends the hold of this name with this token, at once or when its lease ends, and reports that to its lease.
     pub(super) fn revoke(&self, name: &LockName, token: FencingToken, how: Revoke) -> Result<Revoked> {
         let now = Instant::now();
         let revoked = self.change(name, |server, now| server.revoke(name, token, now, how))?;
@@ -202,7 +202,7 @@ impl MemoryServer {
         waiters.for_each(|entry| entry.with.with.wake.notify_one());
     }
 
-    /// Ends all holds that there are, and tells their leases.
+    /// Ends all holds of the name, and reports that to their leases.
     pub(super) fn take_away(&self, name: &LockName) -> bool {
         let (mut state, now) = (self.0.lock(), Instant::now());
         let taken = state.server.change(name, now, |name| std::mem::take(&mut name.holds));
@@ -213,7 +213,7 @@ impl MemoryServer {
         !holds.is_empty()
     }
 
-    /// Takes the name for somebody who is no client of ours, over whoever has it.
+    /// Takes the name for a client that is not ours, whoever has it.
     pub(super) fn hold_elsewhere(&self, name: &LockName, ttl: Duration) -> FencingToken {
         let (mut state, now) = (self.0.lock(), Instant::now());
         let server = &mut state.server;
@@ -285,7 +285,7 @@ impl State {
         admitted.for_each(|entry| entry.with.with.wake.notify_one());
     }
 
-    /// Wakes the first waiter if it was told that the name is free and others are before it.
+    /// Wakes the first waiter if its last answer was that the name is free and another waiter's turn.
     fn tell_next(&self, name: &LockName) {
         let next = self.name(name).and_then(|name| name.queue.front());
         if let Some(entry) = next.filter(|entry| entry.with.with.ends.is_none()) {

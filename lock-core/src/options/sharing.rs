@@ -66,7 +66,7 @@ impl LockOptions {
         self.reentry_key.is_some() && self.reentry_key == held.reentry_key
     }
 
-    /// Refuses to share a hold that cannot be what was asked for. `mode` is how it is held now.
+    /// Refuses to share a hold that lacks an option that the caller asked for. `mode` is its current mode.
     pub(crate) fn check_shared(&self, held: &Self, mode: Mode) -> Result<()> {
         let refused = |message: String| Err(Error::new(ErrorKind::Misconfigured, message));
         if let Some(advice) = contradiction(mode, self.mode) {

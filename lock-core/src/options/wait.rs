@@ -8,11 +8,11 @@ use crate::time::within;
 /// The time for which an acquire waits for a name that is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WaitLimit {
-    /// Not at all, and that it is taken is no error.
+    /// Not at all. If the name is taken, that is no error.
     Once,
-    /// So long; zero is one try, and a name that is taken is a timeout.
+    /// For at most this time. Zero is one try. If the name is taken, that is a timeout.
     Within(Duration),
-    /// So long, which is what is left of the limit for several locks.
+    /// For at most the rest of the limit for several locks.
     Rest(Rest),
     Forever,
 }
