@@ -104,7 +104,7 @@ enum Outcome {
     GivenUp,
 }
 
-/// What came of waiting until a request may be sent.
+/// The result of waiting until a request may be sent.
 enum Waited {
     Room(Room),
     /// The connection ended.
@@ -178,7 +178,7 @@ struct QueueEntry<'a> {
     waiter: Waiter<'a>,
     /// The server's last answer, unless its connection has ended since.
     busy: Option<Busy>,
-    /// How soon to ask again as long as the holder wakes nobody.
+    /// The pauses between requests while the holder is a foreign client, which wakes nobody.
     pauses: Option<Box<dyn Iterator<Item = Duration> + Send>>,
     is_confirmed: bool,
 }
@@ -195,7 +195,7 @@ impl<'a> QueueEntry<'a> {
         }
     }
 
-    /// How long to wait at most before asking again.
+    /// The longest pause before the next request.
     fn pause(&mut self, taken: &Taken, ttl: Duration, ahead: u32) -> Duration {
         let grace = self.client.grace;
         let lifetime = entry_lifetime(ttl, grace);
@@ -262,22 +262,22 @@ fn given_up(session: &Session, request: &AcquireRequest, entry: Option<&QueueEnt
     }
 }
 
-/// When a waiter asks again whose channel has ended before it was registered, so that its end woke nobody.
+/// The pause of a waiter whose channel ended before the waiter was registered, so that its end woke nobody.
 const UNHEARD: Duration = Duration::from_millis(20);
 
 /// The longest that a queue entry lasts without a refresh. The scripts have the same constant.
 const LONGEST_ENTRY: Duration = Duration::from_secs(15);
 
-/// How long a queue entry lasts without a refresh: no longer than the waiter's hold would.
+/// The time for which a queue entry lasts without a refresh: at most as long as the waiter's hold would.
 fn entry_lifetime(ttl: Duration, grace: Duration) -> Duration {
     ttl.clamp(3 * grace, LONGEST_ENTRY)
 }
 
-/// When a waiter asks again if nobody wakes it: in time to keep its entry, and when the hold expires. Those behind the first
-/// ask a grace later each, so that not all of them ask at once.
+/// The pause before a waiter that nobody wakes asks again: in time to keep its entry, and when the hold expires. Each
+/// waiter behind the first one asks a grace later than the one before it, so that they do not ask all at once.
 ///
-/// `expires_in` is what is left of the hold (`None`: it has no end), `ahead` the number of entries before this one, `random`
-/// from 0 to 1.
+/// `expires_in` is the rest of the hold (`None`: it has no end), `ahead` the number of entries before this one, and
+/// `random` a number from 0 to 1.
 fn refresh_after(
     lifetime: Duration,
     expires_in: Option<Duration>,

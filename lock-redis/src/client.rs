@@ -17,14 +17,14 @@ use crate::protocol::{self, millis, unexpected_reply};
 use crate::renewals::Renewals;
 use crate::servers::{Route, Servers};
 
-/// How many waiters a status shows: the server serves nobody else while it reads them, for about a millisecond.
+/// The most waiters that a status shows. The server serves nobody else while it reads them, for about a millisecond.
 const MOST_WAITERS: u32 = 1000;
 
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) servers: Servers,
     pub(crate) prefix: String,
-    /// Where it is, for whoever compares.
+    /// The server's address, for comparison with others.
     pub(crate) address: String,
     /// By the generations of connections.
     pub(crate) claims: Claims<u64>,
@@ -35,7 +35,7 @@ pub(crate) struct Client {
     pub(crate) grace_ms: String,
 }
 
-/// What a holder id gives up.
+/// The claims that a holder id gives up.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum End<'a> {
     /// Its hold. The name stays taken for so long.
@@ -61,7 +61,7 @@ impl Client {
         })
     }
 
-    /// Who has the lock, and how many wait for it.
+    /// Returns the holders and waiters of the lock.
     pub(crate) async fn status(&self, name: &LockName) -> Result<LockStatus> {
         let keys = Keys::new(&self.prefix, name);
         let mut route = self.servers.route(&keys, pending()).await?;

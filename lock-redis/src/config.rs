@@ -30,7 +30,7 @@ mod url;
 /// The longest grace: a queue entry outlives several.
 pub(crate) const LONGEST_GRACE: Duration = Duration::from_secs(5);
 
-/// Which Redis, and how to use it.
+/// The address of a Redis, and the options of its use.
 ///
 /// From a URL, or by hand:
 ///
@@ -60,7 +60,7 @@ pub struct RedisConfig {
     /// Of a Redis Cluster: some of its nodes.
     nodes: Option<Vec<Address>>,
     node_addresses: Option<AddressMap>,
-    /// Which say where the server is.
+    /// The Sentinels that name the server.
     sentinels: Option<Sentinels>,
     replicas: u32,
     restart_delay: Duration,
@@ -68,7 +68,7 @@ pub struct RedisConfig {
     tls: Option<lock_tls::Tls>,
 }
 
-/// Where a node is, by where it says that it is.
+/// Maps the address that a node reports to the address at which this process reaches it.
 type AddressMap = Arc<dyn Fn(&str, u16) -> (String, u16) + Send + Sync>;
 
 impl RedisConfig {
@@ -311,7 +311,7 @@ impl RedisConfig {
         }
     }
 
-    /// Where the server is, with the database and the prefix, in words that do not depend on the order of several hosts.
+    /// The server's address with the database and the prefix, independent of the order of several hosts.
     pub(crate) fn address(&self) -> String {
         let join = |hosts: &[Address]| {
             let mut hosts: Vec<String> = hosts.iter().map(|(host, port)| format!("{host}:{port}")).collect();

@@ -161,25 +161,25 @@ impl Connection {
         takeover::watch_supervisor(&self.0).await
     }
 
-    /// Whether there never was a connection, so that nothing was ever sent.
+    /// True if there never was a connection, so that nothing was ever sent.
     pub(crate) fn is_unused(&self) -> bool {
         self.0.state.borrow().connected.is_none()
     }
 
-    /// What is known of the settings of the server that was connected to last.
+    /// The findings about the settings of the server that was last connected to.
     pub(crate) fn findings(&self) -> Vec<Finding> {
         self.0.dialer.findings()
     }
 
-    /// Whether the server that was connected to last keeps a guarantee.
+    /// The verdict of the server that was last connected to on a guarantee.
     pub(crate) fn keeps(&self, guarantee: Guarantee) -> Verdict {
         self.0.dialer.keeps(guarantee)
     }
 
-    /// Whether the server serves.
+    /// Checks that the server serves.
     ///
     /// # Errors
-    /// Those of [`session`](Self::session), and why it does not serve.
+    /// Those of [`session`](Self::session), and the reason why it does not serve.
     pub(crate) async fn check(&self) -> Result<()> {
         let session = self.session(std::future::pending()).await?;
         let pong = self.send(&session, &cmd("PING")).await;
@@ -187,7 +187,7 @@ impl Connection {
         is_pong.map_err(|failure| self.lock_error(failure))
     }
 
-    /// Which run of which server answers, as far as it says so.
+    /// The run id of the server that answers, if it reports one.
     ///
     /// # Errors
     /// Those of [`session`](Self::session), and of the connection.
@@ -252,7 +252,7 @@ impl Connection {
     /// has, the connection ends: the next one knows since when.
     ///
     /// # Errors
-    /// That it has been promoted, or cannot be asked.
+    /// If it has been promoted, or cannot be asked.
     pub(crate) async fn check_data(&self, on: &Session) -> Result<()> {
         let Some(data) = on.data() else { return Ok(()) };
         let reply = self.send(on, cmd("INFO").arg("replication")).await;

@@ -1,4 +1,4 @@
-//! What the driver's errors mean for a lock.
+//! The meaning of the driver's errors for a lock.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -18,12 +18,12 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    /// Whether the server replied: then the request is in flight no longer.
+    /// True if the server replied, so that the request is no longer in flight.
     pub(crate) fn is_reply(&self) -> bool {
         matches!(self, Self::Rejected(_) | Self::NotExecuted(_))
     }
 
-    /// Whether a key is of another type than ours: another program's.
+    /// True if the key has another type than ours, so that it belongs to another program.
     pub(crate) fn is_wrong_type(&self) -> bool {
         matches!(self, Self::Rejected(error) if code(error) == "WRONGTYPE")
     }
@@ -57,22 +57,23 @@ pub(crate) fn lock_error_with(error: RedisError, server: &dyn fmt::Display, reme
     Error::new(kind, format!("{server} {what}")).with_source(error)
 }
 
-/// Whether the server replied, if only to reject the request: then it is in flight no longer.
+/// True if the server replied, even with a rejection, so that the request is no longer in flight.
 pub(crate) fn is_reply(error: &RedisError) -> bool {
     matches!(error.kind(), DriverKind::Server(_) | DriverKind::Extension)
 }
 
-/// Whether this server is no primary, or not any more: another connection may lead to one that is.
+/// True if this server is not a primary, or no longer one. Another connection may lead to the primary.
 pub(crate) fn is_read_only(error: &RedisError) -> bool {
     code(error) == "READONLY"
 }
 
-/// Whether this server was promoted since the connection was made: our own scripts say so, where a grant depends on it.
+/// True if this server was promoted since the connection was made. Our own scripts report that where a grant depends on
+/// it.
 pub(crate) fn is_promoted(error: &RedisError) -> bool {
     code(error) == "PROMOTED"
 }
 
-/// Whether the server certainly did nothing for a request to which it replied this.
+/// True if this reply proves that the server did nothing for the request.
 ///
 /// A server rejects a script as a whole, or the first command of it that writes: it checks its memory, its disk, its
 /// replicas and its role before that command and never after it. Any other error within a script may come after a write,
@@ -88,14 +89,14 @@ fn is_not_executed(error: &RedisError) -> bool {
     }
 }
 
-/// Whether a command within a script failed, as all versions since 7.0 say it.
+/// True if a command within a script failed, in the words of any version since 7.0.
 fn is_within_script(detail: &str) -> bool {
     detail.contains("script: ")
         || detail.contains("executing the script")
         || detail.starts_with("ACL failure in script")
 }
 
-/// Whether it is pointless to connect again within the connect timeout.
+/// True if it is pointless to connect again within the connect timeout.
 pub(crate) fn is_permanent(error: &Error) -> bool {
     !error.is_retryable()
 }

@@ -19,7 +19,7 @@ static RUN: LazyLock<Script> = LazyLock::new(|| Script::new(Fence::RUN));
 static ENTER_SHARED: LazyLock<Script> = LazyLock::new(|| Script::new(Fence::ENTER_SHARED));
 static RUN_SHARED: LazyLock<Script> = LazyLock::new(|| Script::new(Fence::RUN_SHARED));
 
-/// How many parts a command may have that a script runs, its name included.
+/// The most parts of a command that a script runs, its name included.
 const MAX_PARTS: usize = 7998;
 
 /// Protects the resource under a key from holders whose lock has expired.
@@ -70,7 +70,7 @@ pub struct Fenced<C> {
     role: Role,
 }
 
-/// How a holder has entered.
+/// The way in which a holder has entered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
     Writer,
@@ -256,7 +256,7 @@ impl<C: ConnectionLike + Clone> Fenced<C> {
     }
 }
 
-/// Whether the server rejected a command for its writing, since the script must not.
+/// True if the server rejected a command because it writes, in a script that must not.
 fn is_refused_write(error: &RedisError) -> bool {
     let detail = error.detail().unwrap_or_default();
     detail.contains("Write commands are not allowed from read-only scripts")

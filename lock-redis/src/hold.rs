@@ -30,18 +30,18 @@ pub(crate) struct RedisHold {
     keys: Keys,
     holder: HolderId,
     token: FencingToken,
-    /// How many tokens are left, its own included.
+    /// The number of reserved tokens that are left, this one included.
     reserved: u32,
     grant: Grant,
     /// The holder id of the hold that it replaced, if it was an upgrade.
     replaced: Option<HolderId>,
-    /// Whether nobody shares the name: then it is renewed together with others.
+    /// True if nobody shares the name. Then the hold is renewed together with others.
     has_it_alone: AtomicBool,
     lease: Lease,
     _registration: LeaseRegistration,
 }
 
-/// How a hold goes on.
+/// The change that a request makes to a hold.
 #[derive(Clone, Copy, Debug)]
 enum Keep {
     Renewed,
@@ -280,8 +280,8 @@ impl RedisHold {
         }
     }
 
-    /// Whether the hold lives, so that a server that does not know it may have forgotten it. If the delay of that server is not
-    /// over, nobody else was granted the name meanwhile: it is longer than the TTL.
+    /// True if the hold lives, so that a server that does not know it may have forgotten it. If that server's restart
+    /// delay is not over, nobody else was granted the name meanwhile: the delay is longer than the TTL.
     fn may_be_forgotten(&self) -> bool {
         self.client.restart_delay.is_some() && matches!(self.lease.state(), HoldState::Held | HoldState::Suspect)
     }
@@ -305,7 +305,8 @@ impl RedisHold {
         }
     }
 
-    /// Whether the hold had not ended when its release began, and a server that forgets it gives no new ones until it has.
+    /// True if the hold had not ended when its release began. A server that forgets it then grants nothing until it has
+    /// ended.
     fn is_delayed(&self) -> bool {
         self.client.restart_delay.is_some() && !matches!(self.lease.state(), HoldState::Lost(_))
     }

@@ -12,13 +12,14 @@ use crate::error::Failure;
 use crate::names::{as_pattern, has_plain_keys, name_of};
 use crate::protocol::unexpected_reply;
 
-/// How many keys one `SCAN` looks at. The server serves nobody else meanwhile: about a tenth of a millisecond.
+/// The number of keys that one `SCAN` reads. The server serves nobody else meanwhile, for about a tenth of a
+/// millisecond.
 const KEYS_AT_ONCE: usize = 500;
 
-/// How many of them a page takes at most: it is short if so many keys are other ones.
+/// The most scans for one page. The page is short if most of those keys are not locks.
 const SCANS: usize = 200;
 
-/// How far a listing is: `CURSOR ADDRESS`, where the address is that of a master of a cluster.
+/// The position of a listing: `CURSOR ADDRESS`, where the address is that of a master of a cluster.
 struct Place {
     cursor: u64,
     address: String,
@@ -88,7 +89,7 @@ impl Client {
         Ok(ListPage::new(names, Some(from.go_on_after(place.note()))))
     }
 
-    /// What all keys match whose names begin so, where they stand in the keys as they are.
+    /// The pattern of all keys whose names begin with the prefix, if the keys contain the names as they are.
     fn pattern(&self, prefix: &str) -> Option<String> {
         let plain = [&self.prefix, prefix].concat();
         has_plain_keys(&plain).then(|| format!("*{}*", as_pattern(&plain)))

@@ -6,14 +6,14 @@
 use lock_core::LockName;
 use lock_core::backend::HolderId;
 
-/// How many hash slots a Redis Cluster has.
+/// The number of hash slots of a Redis Cluster.
 pub(crate) const SLOTS: u16 = 16384;
 
 /// The keys of one lock, in one text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Keys {
     text: String,
-    /// Where each of the others begins.
+    /// The offsets at which the other keys begin.
     starts: [usize; 4],
     /// How long a text stands before the purpose in each of the others.
     purpose_at: usize,
@@ -34,7 +34,7 @@ impl Keys {
         text.push_str(prefix);
         text.push_str(name);
         let begins_with_brace = text.starts_with('{');
-        // What stands before and behind the purpose.
+        // The parts of a key before and behind its purpose.
         let (before, behind) = match hash_tag(&text) {
             Some(tag) if !begins_with_brace => (format!("{{{tag}}}"), format!(":{text}")),
             None if !begins_with_brace && !text.contains('}') => (format!("{{{text}}}"), String::new()),
@@ -152,7 +152,7 @@ pub(crate) fn name_of(prefix: &str, key: &str) -> Option<LockName> {
         .or_else(|| tagged().and_then(is_its))
 }
 
-/// Whether a text that begins with this stands as it is in all keys of its name, whatever follows.
+/// True if a text that begins with `begin` stands unchanged in all keys of its name, whatever follows.
 pub(crate) fn has_plain_keys(begin: &str) -> bool {
     !begin.contains(['{', '}', '%'])
 }

@@ -34,7 +34,7 @@ pub enum Finding {
     /// `min-replicas-to-write 0` on a master with replicas: if it is cut off from them and one is promoted, both grant the same
     /// locks.
     GrantsAlone {
-        /// How many replicas it has.
+        /// The number of its replicas.
         replicas: u32,
     },
 }
@@ -73,7 +73,7 @@ impl Probe {
         vec![cmd("INFO"), config]
     }
 
-    /// Whether a connection to `server` may be used, by its replies to [`commands`](Self::commands).
+    /// Checks whether a connection to `server` may be used, by its replies to [`commands`](Self::commands).
     pub(crate) fn evaluate(&self, replies: &[Value], server: &dyn fmt::Display) -> Result<()> {
         let [info, config] = replies else { return Ok(()) };
         let facts = Facts::new(info, config);
@@ -84,7 +84,7 @@ impl Probe {
                 );
                 return Err(Error::new(ErrorKind::Denied, what));
             }
-            // What an earlier server said is not this one's.
+            // The findings about an earlier server do not apply to this one.
             *self.last.lock() = None;
             return Ok(());
         }
@@ -115,7 +115,7 @@ impl Probe {
             .unwrap_or_default()
     }
 
-    /// Whether the last server that was connected to keeps a guarantee.
+    /// The verdict of the last server that was connected to on a guarantee.
     pub(crate) fn keeps(&self, guarantee: Guarantee) -> Verdict {
         let last = self.last.lock();
         let unread = Facts::default();
@@ -143,7 +143,7 @@ impl Probe {
     }
 }
 
-/// What a server reports of itself. `None`: it does not.
+/// Facts that a server reports of itself. `None`: it does not report them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Facts {
     version: Option<String>,
@@ -157,7 +157,7 @@ struct Facts {
     appendonly: Option<bool>,
     appendfsync: Option<String>,
     replicas: Option<u32>,
-    /// Whether it needs some of them to take a write.
+    /// True if it needs some of them to accept a write.
     needs_replicas: bool,
 }
 
@@ -299,7 +299,7 @@ impl Unsuitable {
 }
 
 impl Finding {
-    /// How it loses locks.
+    /// The way in which it loses locks.
     fn because(&self) -> String {
         match self {
             Self::Evicts { policy } => format!("with maxmemory-policy {policy} it may evict locks that are held"),
@@ -314,7 +314,7 @@ impl Finding {
         }
     }
 
-    /// What to set.
+    /// The setting that helps.
     fn instead(&self) -> &'static str {
         match self {
             Self::Evicts { .. } => "set maxmemory-policy noeviction",

@@ -1,5 +1,5 @@
-//! What goes over the wire: the scripts, each of which the server runs in one step, their arguments and replies, and the value
-//! of a lock's key.
+//! The wire protocol: the scripts, each of which the server runs in one step, their arguments and replies, and the
+//! value of a lock's key.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -35,7 +35,7 @@ pub(crate) struct ScriptForm {
     hash: String,
 }
 
-/// How a server wakes waiters.
+/// The way in which a server wakes waiters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PubSub {
     /// By `PUBLISH`, on a channel for all names.
@@ -78,7 +78,7 @@ pub(crate) static MARK: LazyLock<Script> = LazyLock::new(|| Script::new(files::M
 pub(crate) static WRITE_AGAIN: LazyLock<Script> = LazyLock::new(|| Script::new(files::WRITE_AGAIN));
 /// Ends the hold of somebody else.
 pub(crate) static REVOKE: LazyLock<Script> = LazyLock::new(|| Script::new(files::REVOKE));
-/// Whether a hold that is lost was revoked.
+/// Replies whether a hold that is lost was revoked.
 pub(crate) static WAS_REVOKED: LazyLock<Script> = LazyLock::new(|| Script::new(files::WAS_REVOKED));
 /// Replies who has the lock.
 pub(crate) static STATUS: LazyLock<Script> = LazyLock::new(|| Script::new(files::STATUS));
@@ -198,10 +198,10 @@ pub(crate) fn base_ended() -> Error {
     Error::new(ErrorKind::Lost, what)
 }
 
-/// How many tokens the script `next_token.lua` reserves behind that of an exclusive grant.
+/// The number of tokens that the script `next_token.lua` reserves behind that of an exclusive grant.
 const RESERVED: u32 = 16;
 
-/// How many tokens an exclusive grant comes with, its own included, if `asked` were asked for.
+/// The number of tokens of an exclusive grant, its own included, if the request asked for `asked`.
 pub(crate) fn reserved(token: FencingToken, asked: u32) -> u32 {
     match reserves(token) {
         true => asked.min(1 + RESERVED),

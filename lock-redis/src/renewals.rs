@@ -35,7 +35,7 @@ pub(crate) struct Renewals {
     open: Mutex<HashMap<Group, Open>>,
 }
 
-/// What one script call may serve.
+/// The renewals that one script call may serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Group {
     what: What,
@@ -45,7 +45,7 @@ struct Group {
     runtime: Option<runtime::Id>,
 }
 
-/// What becomes of the holders of a batch.
+/// The change that a batch makes to its holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum What {
     Renew,
@@ -67,7 +67,7 @@ struct Entry {
     answer: Arc<Mutex<Option<RenewedOne>>>,
 }
 
-/// What becomes of a batch.
+/// The outcome of a batch.
 #[derive(Clone)]
 enum Outcome {
     /// Each has its answer, from a request that was sent then, over this route.
@@ -140,7 +140,7 @@ impl Renewals {
         }
     }
 
-    /// What became of the batch with these keys and arguments, and the answer to them.
+    /// Adds these keys and arguments to a batch. Returns the outcome of the batch, and the answer to this entry.
     async fn ask(
         client: &Arc<Client>,
         route: Route,

@@ -12,10 +12,10 @@ use crate::names::Keys;
 use crate::protocol::arguments::{RevokeArguments, WasRevokedArguments, YES};
 use crate::protocol::{self, unexpected_reply};
 
-/// How long a loss that the server has stated may wait for its reason: its holder is to hear of it soon.
+/// The longest wait for the reason of a loss that the server has reported: the holder must hear of the loss soon.
 const REASON_WITHIN: Duration = Duration::from_millis(200);
 
-/// What replicas are to have of a name that is free.
+/// The time for which replicas are asked to have a name that is free.
 const FREE: Duration = Duration::from_secs(10);
 
 impl Client {
@@ -49,7 +49,7 @@ impl Client {
         Ok(Revoked::done(ended.lease_left))
     }
 
-    /// Whether a hold that is lost was revoked, as far as the server says so in time.
+    /// True if a hold that is lost was revoked, and the server reports that in time.
     pub(crate) async fn was_revoked(&self, keys: &Keys, holder: HolderId) -> bool {
         let asking = async {
             let mut route = self.servers.route(keys, pending()).await.ok()?;

@@ -112,7 +112,7 @@ impl Servers {
     /// Asks for a grant. A request that `waits` is in the queue after that, and this process hears when it is woken.
     ///
     /// # Cancel safety
-    /// That of [`run`](Self::run). `in_flight` knows over which connection.
+    /// As for [`run`](Self::run). `in_flight` records the connection.
     pub(crate) async fn ask(
         &self,
         on: &mut Route,
@@ -144,7 +144,7 @@ impl Servers {
         }
     }
 
-    /// What completes at the next change of a lock's key on the route's server.
+    /// Returns a future that completes at the next change of a lock's key on the route's server.
     ///
     /// # Errors
     /// If the connection ended.
@@ -192,7 +192,7 @@ impl Servers {
         self.inbox.register(self.slot(keys), holder)
     }
 
-    /// Whether this process hears it when the route's server wakes a waiter for the lock.
+    /// True if this process hears when the route's server wakes a waiter for the lock.
     pub(crate) fn hears(&self, on: &Route, keys: &Keys) -> bool {
         match &self.topology {
             // The session ends with the subscription.
@@ -222,7 +222,7 @@ impl Servers {
         }
     }
 
-    /// Whether there never was a connection, so that nothing was ever sent.
+    /// True if there never was a connection, so that nothing was ever sent.
     pub(crate) fn is_unused(&self) -> bool {
         match &self.topology {
             Topology::One(connection) => connection.is_unused(),
@@ -230,7 +230,7 @@ impl Servers {
         }
     }
 
-    /// What is known of the settings of the servers that were connected to last.
+    /// The findings about the settings of the servers that were last connected to.
     pub(crate) fn findings(&self) -> Vec<Finding> {
         match &self.topology {
             Topology::One(connection) => connection.findings(),
@@ -238,7 +238,7 @@ impl Servers {
         }
     }
 
-    /// Whether the servers that were connected to last keep a guarantee.
+    /// The verdict of the servers that were last connected to on a guarantee.
     pub(crate) fn keeps(&self, guarantee: Guarantee) -> Verdict {
         match &self.topology {
             Topology::One(connection) => connection.keeps(guarantee),
@@ -278,10 +278,10 @@ impl Servers {
         })
     }
 
-    /// Whether the servers serve.
+    /// Checks that the servers serve.
     ///
     /// # Errors
-    /// Why one cannot be asked, or does not serve.
+    /// If a server cannot be asked, or does not serve.
     pub(crate) async fn check(&self) -> Result<()> {
         match &self.topology {
             Topology::One(connection) => connection.check().await,
@@ -289,7 +289,7 @@ impl Servers {
         }
     }
 
-    /// Which run of which server answers. `None` for a cluster, which has several.
+    /// The run id of the server that answers. `None` for a cluster, which has several.
     pub(crate) async fn run_id(&self) -> Result<Option<String>> {
         match &self.topology {
             Topology::One(connection) => connection.run_id().await,
@@ -343,7 +343,7 @@ impl Route {
             .unwrap_or_default()
     }
 
-    /// Whether this process hears what its server publishes on this channel.
+    /// True if this process hears the messages that its server publishes on this channel.
     fn is_listening(&self, channel: &str) -> bool {
         self.node.as_ref().is_none_or(|node| node.is_listening(channel))
     }

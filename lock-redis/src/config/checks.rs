@@ -1,6 +1,7 @@
-//! Which settings of a server are checked, and what a finding leads to.
+//! The checks of a server's settings, and the consequence of a finding.
 
-/// What to do about server settings that can lose locks ([`Finding`](crate::Finding)). Defaults to [`Warn`](Self::Warn).
+/// The consequence of server settings that can lose locks ([`Finding`](crate::Finding)). Defaults to
+/// [`Warn`](Self::Warn).
 ///
 /// `Warn` and `Refuse` also reject a server that cannot work at all: one before version 7, a node of a Redis Cluster, a
 /// Sentinel, a replica.

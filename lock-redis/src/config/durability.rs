@@ -1,4 +1,4 @@
-//! What keeps a granted lock when a server fails: replicas that have it, and a server that waits.
+//! Options that keep a granted lock when a server fails: replicas that acknowledge it, and a delay after a restart.
 
 use std::time::Duration;
 

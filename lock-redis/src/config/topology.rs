@@ -1,4 +1,4 @@
-//! Which servers there are: a Redis Cluster, or the one that Sentinels name.
+//! The servers: a Redis Cluster, or the master that Sentinels name.
 
 use std::sync::Arc;
 
@@ -104,7 +104,7 @@ impl RedisConfig {
         config
     }
 
-    /// Where the node is that says that it is here.
+    /// The address at which this process reaches the node that reports `address`.
     pub(crate) fn mapped(&self, address: &Address) -> Address {
         match &self.node_addresses {
             Some(map) => map(&address.0, address.1),

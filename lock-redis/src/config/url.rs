@@ -10,10 +10,10 @@ use redis::IntoConnectionInfo;
 use super::no_tls::TlsParameters;
 use super::{Checks, RedisConfig, hosts, misconfigured, sentinels};
 
-/// Where a Sentinel listens if the URL does not say it.
+/// The port of a Sentinel if the URL gives none.
 const SENTINEL_PORT: u16 = 26379;
 
-/// What any URL may say after its `?`.
+/// The parameters that any URL may have after its `?`.
 const PARAMETERS: [&str; 9] = [
     "prefix",
     "connect_timeout",
@@ -147,7 +147,7 @@ impl RedisConfig {
     }
 }
 
-/// What to do about a URL that does not parse.
+/// The advice for a URL that cannot be parsed.
 const WRITE: &str = "write redis://user:password@host:port/database";
 
 const CHECKS: [(&str, Checks); 3] = [("warn", Checks::Warn), ("refuse", Checks::Refuse), ("off", Checks::Off)];

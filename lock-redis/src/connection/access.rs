@@ -11,7 +11,7 @@ use redis::{Client, ConnectionInfo, ProtocolVersion};
 pub(super) struct Access {
     client: Client,
     credentials: Option<CredentialSource>,
-    /// How long reading the credentials may take.
+    /// The time limit for reading the credentials.
     limit: Duration,
     /// The password of the last connection.
     password: Mutex<Option<String>>,

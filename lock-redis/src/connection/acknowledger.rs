@@ -15,12 +15,12 @@ use crate::protocol::{self, WRITE_AGAIN};
 /// The second connection of a session, which a task drives until all clones of this are dropped.
 #[derive(Clone)]
 pub(super) struct Acknowledger {
-    /// How many replicas have to acknowledge.
+    /// The number of replicas that have to acknowledge.
     replicas: u32,
     questions: mpsc::UnboundedSender<Question>,
 }
 
-/// How many replicas have all that the server did before this was asked, after so long at most.
+/// Asks for the number of replicas that have all writes before it, and waits for at most `limit`.
 struct Question {
     /// Of a lock that was granted or renewed.
     key: String,
@@ -101,7 +101,7 @@ async fn answer_all(mut counter: Counter, mut asked: mpsc::UnboundedReceiver<Que
         while let Ok(question) = asked.try_recv() {
             questions.push(question);
         }
-        // Whoever has gone does not listen.
+        // A caller that has gone does not listen.
         questions.retain(|question| !question.answer.is_closed());
         // The longest: who asked for less does not wait for it, and would not be answered better.
         let Some(limit) = questions.iter().map(|question| question.limit).max() else {
@@ -143,8 +143,8 @@ struct Counter {
 }
 
 impl Counter {
-    /// What became of a write of each of these keys, and how many replicas have all that the server did before, as soon as it is
-    /// enough. `None`: the connection has ended, or is silent.
+    /// Writes each of these keys again. Returns the outcome of each write, and the number of replicas that have all
+    /// earlier writes, as soon as there are enough. `None`: the connection has ended, or is silent.
     async fn count(
         &mut self,
         keys: impl Iterator<Item = &str>,
@@ -175,7 +175,7 @@ impl Counter {
     }
 }
 
-/// What the reply to [`WRITE_AGAIN`] says.
+/// The meaning of the reply to [`WRITE_AGAIN`].
 fn written_again(reply: Option<Value>) -> Result<(), Unacknowledged> {
     let unexpected = || RedisError::from((DriverKind::Parse, "a write was not answered"));
     let reply = reply.ok_or_else(unexpected).and_then(Value::extract_error);
@@ -186,13 +186,13 @@ fn written_again(reply: Option<Value>) -> Result<(), Unacknowledged> {
     }
 }
 
-/// How long replicas may take: short enough for a renewal to be repeated.
+/// The limit for replicas: short enough for a renewal to be repeated.
 fn limit(ttl: Duration) -> Duration {
     const LONGEST: Duration = Duration::from_millis(200);
     (ttl / 12).clamp(Duration::from_millis(1), LONGEST)
 }
 
-/// How long an answer may take, in which others may be answered before: as long as a hold survives a round trip.
+/// The limit for an answer, which may wait for other answers: as long as a hold survives a round trip.
 fn patience(ttl: Duration) -> Duration {
     (2 * ttl / 5).max(limit(ttl))
 }

@@ -12,12 +12,13 @@ use tokio::time::Instant;
 /// the driver takes that for the reply to whatever is in flight.
 #[derive(Debug, Default)]
 pub(super) struct Channels {
-    /// When each was last of use.
+    /// The moment when each channel was last used.
     subscribed: Mutex<HashMap<String, Instant>>,
     changed: Notify,
 }
 
-/// How long a channel outlives its last use. Longer than a queue entry, so that it lasts from one refresh to the next.
+/// The time for which a channel outlives its last use. Longer than a queue entry, so that it lasts from one refresh to
+/// the next.
 const IDLE: Duration = Duration::from_secs(20);
 
 impl Channels {
@@ -35,7 +36,7 @@ impl Channels {
         self.changed.notify_waiters();
     }
 
-    /// Whether it is subscribed to; then this is a use of it.
+    /// Returns whether the channel is subscribed to, and counts that as a use.
     pub(super) fn use_now(&self, channel: &str) -> bool {
         let mut subscribed = self.subscribed.lock();
         let Some(used) = subscribed.get_mut(channel) else {

@@ -35,10 +35,10 @@ pub(super) trait Dial: fmt::Display + Send + Sync + 'static {
     /// time limit of its own.
     async fn dial(&self) -> Result<Dialed>;
 
-    /// What is known of the server's settings.
+    /// The findings about the server's settings.
     fn findings(&self) -> Vec<Finding>;
 
-    /// Whether the server that was connected to last keeps a guarantee.
+    /// The verdict of the server that was last connected to on a guarantee.
     fn keeps(&self, guarantee: Guarantee) -> Verdict;
 
     /// Never returns. To be polled for as long as connections are made.
@@ -58,16 +58,16 @@ pub(crate) struct Dialer {
     #[cfg(feature = "tls")]
     tls: Option<lock_tls::Tls>,
     probe: Probe,
-    /// How many replicas have to acknowledge a grant.
+    /// The number of replicas that have to acknowledge a grant.
     replicas: u32,
     /// For how long a server that may have forgotten holds gives no fresh grant.
     restart_delay: Option<Duration>,
     prefix: String,
-    /// How long a connection may be silent after a request.
+    /// The time for which a connection may be silent after a request.
     silence: Duration,
     inbox: Arc<Inbox>,
     role: Role,
-    /// Whether a Redis was ever reached.
+    /// True if a Redis was ever reached.
     reached: AtomicBool,
 }
 
@@ -78,7 +78,7 @@ pub(super) struct Dialed {
     pub(super) driver: Option<super::tls::Driver>,
     /// Over a second connection, if replicas have to acknowledge.
     pub(super) acknowledger: Option<Acknowledger>,
-    /// Where a server that may have forgotten holds gives no fresh grant.
+    /// Present if a server that may have forgotten holds gives no fresh grant for a while.
     pub(super) member: Option<Member>,
     pub(super) unloaded: Arc<Unloaded>,
     /// Notified when a connection ends.

@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 #[derive(Debug, Default)]
 pub(super) struct Followed {
     followers: Mutex<HashMap<Vec<u8>, Vec<oneshot::Sender<()>>>>,
-    /// Whether the server tracks no keys, or not for this user.
+    /// True if the server tracks no keys, or not for this user.
     is_refused: AtomicBool,
 }
 

@@ -1,4 +1,4 @@
-//! When a connection on which nothing is heard counts as silent, and when it is replaced.
+//! Detects that a connection is silent, and that it must be replaced.
 
 use std::time::Duration;
 
@@ -6,7 +6,8 @@ use std::time::Duration;
 const BEATS: u32 = 10;
 /// A waiter has to learn of an outage within two seconds.
 const LONGEST_BEAT: Duration = Duration::from_millis(500);
-/// How often a server is asked of which nobody needs anything: often enough for what stands between to keep the connection.
+/// The interval of requests to a server that nobody needs: short enough for firewalls and the like to keep the
+/// connection.
 const IDLE: Duration = Duration::from_secs(30);
 
 /// Counts the heartbeats at which nothing had come from a server that was asked. It counts them and does not read the clock,
@@ -14,19 +15,19 @@ const IDLE: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub(super) struct Heartbeat {
     interval: Duration,
-    /// How many heartbeats in a row.
+    /// The number of heartbeats in a row that were quiet.
     quiet: u32,
     silent_after: u32,
     timeout_after: u32,
-    /// How many heartbeats in a row nothing was heard, whether the server was asked or not.
+    /// The number of heartbeats in a row without anything from the server, whether it was asked or not.
     unheard: u32,
-    /// How many heartbeats in a row nobody used the connection.
+    /// The number of heartbeats in a row in which nobody used the connection.
     unused: u32,
     idle_after: u32,
     idle_beats: u32,
 }
 
-/// What happened since the last heartbeat.
+/// The events since the last heartbeat.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Since {
     /// Something came from the server.
@@ -96,7 +97,7 @@ impl Heartbeat {
         }
     }
 
-    /// How long nothing was heard.
+    /// The time for which the server has been quiet.
     pub(super) fn silence(&self) -> Duration {
         self.interval * self.quiet
     }
@@ -125,7 +126,7 @@ mod tests {
         }
     }
 
-    /// What so many heartbeats say in which nothing is heard from a server that was asked.
+    /// The results of `beats` heartbeats without anything from a server that was asked.
     fn beats_of(heartbeat: &mut Heartbeat, beats: usize) -> Vec<Beat> {
         (0..beats).map(|_| heartbeat.beat(used(false, true))).collect()
     }

@@ -1,4 +1,4 @@
-//! Which run of which server answers over a connection.
+//! The run and the data of the server that answers over a connection.
 
 use redis::aio::MultiplexedConnection;
 use redis::{ErrorKind, InfoDict, RedisResult, Value, cmd, from_redis_value, from_redis_value_ref};
@@ -37,7 +37,7 @@ impl Identity {
         }
     }
 
-    /// Whether a server that says this (`INFO replication`) has the data of this id.
+    /// True if the server with this reply to `INFO replication` has the data of this id.
     pub(super) fn has_data(info: &Value, data: &str) -> bool {
         let info: Option<InfoDict> = from_redis_value_ref(info).ok();
         info.and_then(|info| info.get::<String>("master_replid")).as_deref() == Some(data)

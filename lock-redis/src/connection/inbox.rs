@@ -31,7 +31,7 @@ struct Waiters {
 
 type HexId = [u8; HolderId::HEX_DIGITS];
 
-/// When a waiter has to ask again.
+/// The moment at which a waiter has to ask again.
 #[derive(Debug, Default)]
 struct Wakeup {
     at: Mutex<Option<Instant>>,

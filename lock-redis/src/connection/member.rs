@@ -18,7 +18,7 @@ use crate::names::{self, SLOTS};
 use crate::protocol::arguments::MarkArguments;
 use crate::protocol::{MARK, PubSub};
 
-/// What a connection knows of its server.
+/// The facts that a connection knows of its server.
 #[derive(Clone, Debug)]
 pub(super) struct Member {
     /// From when on the server gives fresh grants, as long as it has the same data.
@@ -54,7 +54,7 @@ impl Member {
 /// The key of a mark, and what it says.
 type Mark = (String, Option<String>);
 
-/// How many marks a master of a cluster has.
+/// The number of marks of a master of a cluster.
 const MARKS: usize = 3;
 
 /// By then every slot has one almost certainly: a slot has none with the probability `e^-32`.
@@ -143,7 +143,7 @@ fn known<'a>(marks: impl Iterator<Item = &'a str>, identity: &Identity) -> Optio
     own.max()
 }
 
-/// What is left of the delay.
+/// The rest of the delay.
 fn remaining(since: u64, now: u64, delay: Duration) -> Duration {
     delay.saturating_sub(Duration::from_millis(now.saturating_sub(since)))
 }

@@ -11,7 +11,7 @@ use redis::{AsyncConnectionConfig, RedisError, Value};
 use super::access::Access;
 use crate::protocol::PubSub;
 
-/// What a connection is for.
+/// The purpose of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     /// All requests to the only server, and its wake-ups.
@@ -32,7 +32,7 @@ impl Role {
     }
 }
 
-/// How long a server that did not answer as a Redis may take to show what it is.
+/// The time that a server that did not answer like a Redis has to show its kind.
 pub(super) const IDENTIFY_LIMIT: Duration = Duration::from_millis(500);
 
 /// Why a connection was not made.
@@ -77,7 +77,7 @@ pub(super) async fn open(
     })
 }
 
-/// Whether this is the reply to PING of a server that serves.
+/// Checks that this is the reply to PING of a server that serves.
 pub(super) fn is_pong(reply: &Value) -> Result<(), RedisError> {
     match reply {
         Value::SimpleString(pong) if pong == "PONG" => Ok(()),

@@ -26,7 +26,7 @@ use watcher::Watcher;
 mod answers;
 mod watcher;
 
-/// How long the other Sentinels may take to answer behind the first.
+/// The time that the other Sentinels have to answer after the first one.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 /// More servers than any master has replicas. Those whose addresses change would add up.
@@ -177,7 +177,7 @@ impl fmt::Display for SentinelDialer {
     }
 }
 
-/// What a server says that it is.
+/// Asks a server for its role.
 async fn role(connection: &mut MultiplexedConnection) -> redis::RedisResult<String> {
     let role = connection.send_packed_command(&cmd("ROLE")).await?.extract_error()?;
     match role {

@@ -32,16 +32,16 @@ struct Inner {
     member: Option<Member>,
     unloaded: Arc<Unloaded>,
     window: Arc<Window>,
-    /// Whether anything came from the server since the last heartbeat.
+    /// True if anything came from the server since the last heartbeat.
     heard: Arc<AtomicBool>,
-    /// Whether a request was sent since the last heartbeat.
+    /// True if a request was sent since the last heartbeat.
     used: AtomicBool,
     channels: Arc<Channels>,
     followed: Arc<Followed>,
     health: watch::Sender<Health>,
 }
 
-/// Whether the server can be asked over a connection.
+/// The health of a connection: whether the server can be asked over it.
 #[derive(Clone, Debug)]
 pub(crate) enum Health {
     Healthy,
@@ -70,8 +70,8 @@ impl Session {
         }))
     }
 
-    /// Which one it is. What was sent over one generation is executed in that order; but a script that the server has
-    /// forgotten is sent once more, behind what was sent meanwhile.
+    /// The number of the connection. The server executes requests of one generation in the order in which they were
+    /// sent. Exception: a script that the server has forgotten is sent once more, behind later requests.
     pub(crate) fn generation(&self) -> u64 {
         self.0.generation
     }
@@ -137,7 +137,7 @@ impl Session {
         &self.0.followed
     }
 
-    /// Whether anything came from the server since the last call.
+    /// Returns whether anything came from the server since the last call.
     pub(super) fn take_heard(&self) -> bool {
         self.0.heard.swap(false, Ordering::Relaxed)
     }
@@ -153,7 +153,7 @@ impl Session {
         self.0.member.as_ref().map(|member| &*member.data)
     }
 
-    /// Whether the server may not know the script of this hash. It does after the call that is sent now.
+    /// Returns whether the server may lack the script of this hash. It has the script after the call that is sent now.
     pub(super) fn take_unloaded(&self, hash: &str) -> bool {
         self.0.unloaded.take(hash)
     }
@@ -163,7 +163,7 @@ impl Session {
         self.0.acknowledger.as_ref()
     }
 
-    /// Whether a request was sent since the last call.
+    /// Returns whether a request was sent since the last call.
     pub(super) fn take_used(&self) -> bool {
         self.0.used.swap(false, Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! What callers and the supervisor share: the state of the connection, and the leases of the holds that it serves.
+//! State shared by callers and the supervisor: the connection, and the leases of the holds that it serves.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -21,7 +21,7 @@ use super::session::Session;
 use crate::error::{is_permanent, lock_error};
 use crate::protocol::PubSub;
 
-/// What callers and the supervisor share.
+/// State shared by callers and the supervisor.
 pub(super) struct Shared {
     pub(super) dialer: Box<dyn Dial>,
     pub(super) connect_timeout: Duration,
@@ -46,7 +46,7 @@ impl Shared {
         });
     }
 
-    /// Whether this process has a hold or waits for one, so that it has to notice soon if the server is lost.
+    /// True if this process has a hold or waits for one, so that it must soon notice the loss of the server.
     pub(super) fn is_needed(&self) -> bool {
         !self.leases.is_empty() || self.inbox.is_awaited()
     }
@@ -82,17 +82,17 @@ pub(super) struct State {
     /// Counts supervisors: only the newest may change the state.
     pub(super) epoch: u64,
     pub(super) supervisor: Option<SupervisorHandle>,
-    /// That of the newest connection.
+    /// The generation of the newest connection.
     pub(super) generation: u64,
-    /// When the newest connection was made.
+    /// The moment when the newest connection was made.
     pub(super) connected: Option<Instant>,
     /// Counts tries to connect.
     pub(super) dials: u64,
-    /// When the newest of them began.
+    /// The moment when the newest dial began.
     pub(super) last_dial: Option<Instant>,
-    /// Which was the newest that failed.
+    /// The newest dial that failed.
     pub(super) failed_dial: u64,
-    /// How many of them failed in a row; a connection that ended at once is a failure too.
+    /// The number of dials that failed in a row. A connection that ended at once counts as a failure.
     pub(super) failures: u32,
     /// The last error since the newest connection was made.
     pub(super) last_error: Option<Error>,
@@ -139,7 +139,7 @@ impl State {
         }
     }
 
-    /// Whether there is no supervisor, or it ended with its runtime.
+    /// True if there is no supervisor, or it ended with its runtime.
     pub(super) fn lacks_supervisor(&self) -> bool {
         let has_ended = |supervisor: &SupervisorHandle| supervisor.task.is_finished();
         matches!(self.phase, Phase::Idle) || self.supervisor.as_ref().is_none_or(has_ended)
@@ -172,7 +172,7 @@ impl State {
 #[derive(Clone, Default)]
 pub(crate) struct Leases {
     entries: Arc<Mutex<HashMap<HolderId, Entry>>>,
-    /// Whether a connection serves a hash slot. `None`: it serves all.
+    /// Returns whether a connection serves a hash slot. `None`: it serves all.
     serves: Option<Arc<dyn Fn(u16) -> bool + Send + Sync>>,
 }
 
@@ -180,7 +180,7 @@ struct Entry {
     lease: Lease,
     /// The hash slot of its name, in a cluster.
     slot: u16,
-    /// How many holds have it: a repeated acquire makes another one.
+    /// The number of holds with this id: a repeated acquire makes another one.
     holds: usize,
 }
 

@@ -1,4 +1,4 @@
-//! What the server tells a connection unasked: wake-ups on channels in its hash slots, and changes of keys.
+//! Messages that the server sends unasked: wake-ups on channels in its hash slots, and changes of keys.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::{Connection, Session, followed};
 use crate::error::{Failure, code};
 
 impl Connection {
-    /// Whether it is subscribed to a channel in a hash slot of the server.
+    /// True if it is subscribed to a channel in a hash slot of the server.
     pub(crate) fn is_listening(&self, channel: &str) -> bool {
         self.current()
             .is_some_and(|session| session.channels().use_now(channel))
@@ -27,7 +27,7 @@ impl Connection {
     /// # Cancel safety
     /// If dropped, it may be subscribed to, which does no harm.
     pub(crate) async fn listen(&self, channel: &str) -> Result<(), Failure> {
-        /// How long to wait for the server's word after its reply: the driver may have taken another one's for it.
+        /// The limit for the server's message after its reply. The driver may have taken another message for it.
         const CONFUSED: Duration = Duration::from_millis(500);
         let session = self.session(std::future::pending()).await;
         let session = session.map_err(Failure::NotExecuted)?;

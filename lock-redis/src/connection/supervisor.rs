@@ -252,8 +252,8 @@ impl Drop for Supervisor {
     }
 }
 
-/// How long to wait before connecting again after `failures` in a row if nobody requests a connection meanwhile: not at all
-/// after none, then from 20 ms up to half a second, and with jitter up to as much again.
+/// The pause before the next dial after `failures` in a row, unless a caller requests a connection earlier. None after
+/// no failure, then from 20 ms up to half a second. Jitter adds up to as much again.
 fn reconnect_pause(failures: u32) -> Duration {
     const FIRST: Duration = Duration::from_millis(20);
     const LONGEST: Duration = Duration::from_millis(500);

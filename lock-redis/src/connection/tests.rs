@@ -21,7 +21,7 @@ const MS: Duration = Duration::from_millis(1);
 struct Unreachable {
     takes: Duration,
     panics: bool,
-    /// When each dial began.
+    /// The moments when dials began.
     dials: Arc<Mutex<Vec<Instant>>>,
     is_dialing: Arc<AtomicBool>,
 }
@@ -94,7 +94,7 @@ async fn failure(connection: &Connection) -> Error {
     }
 }
 
-/// What a release polls that a runtime drops at its end: it is polled once, and outside of tokio's budget.
+/// A release is polled like this when a runtime drops it at its end: once, and outside tokio's cooperative budget.
 #[test]
 fn a_supervisor_that_a_dying_runtime_refuses_is_an_error_at_once() {
     let (answered, answer) = mpsc::channel();

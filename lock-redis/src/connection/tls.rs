@@ -17,8 +17,8 @@ use tokio::time::sleep;
 
 use super::opened::{DialError, IDENTIFY_LIMIT};
 
-/// How long a handshake may take before we look whether the server speaks TLS at all: a Redis that does not would wait for the
-/// end of a line for ever.
+/// The time after which a slow handshake makes us check whether the server speaks TLS at all. A Redis without TLS would
+/// wait for the end of a line for ever.
 const SLOW_HANDSHAKE: Duration = Duration::from_secs(1);
 
 /// Ends the driver's task with the last connection that uses it.

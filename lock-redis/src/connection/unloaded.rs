@@ -14,7 +14,7 @@ impl Unloaded {
         Self((!hashes.is_empty()).then(|| Mutex::new(hashes)))
     }
 
-    /// Whether the server may not know this script. It does after the call that is sent now.
+    /// Returns whether the server may lack this script. It has the script after the call that is sent now.
     pub(super) fn take(&self, hash: &str) -> bool {
         let Some(hashes) = &self.0 else { return false };
         // Every critical section leaves it whole.

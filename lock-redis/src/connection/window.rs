@@ -1,9 +1,9 @@
-//! How many acquires may be unanswered on a connection. Those beyond that wait in this process: one that is cancelled
-//! meanwhile was never sent, so that nothing has to be undone.
+//! The limit on unanswered acquires of a connection. Acquires beyond it wait in this process. If one of those is
+//! cancelled, it was never sent, and nothing has to be undone.
 //!
-//! The server also executes acquires that nobody waits for any more, ahead of those that somebody does. So each acquire that
-//! is cancelled unanswered makes the window smaller, and each one that is answered in time makes it larger: after an outage,
-//! or under too much load, answers come in time again.
+//! The server also executes acquires whose callers have gone, before those of callers that still wait. So each acquire
+//! that is cancelled unanswered makes the window smaller, and each one that is answered in time makes it larger. After
+//! an outage, or under too much load, answers come in time again.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ pub(super) struct Window {
 #[derive(Debug)]
 struct State {
     size: usize,
-    /// How much smaller it is to become as soon as acquires are answered.
+    /// The number by which the window shrinks as soon as acquires are answered.
     excess: usize,
     sent: u64,
     answered: u64,
@@ -74,12 +74,13 @@ impl Window {
         Room(Some(self.clone()))
     }
 
-    /// How many acquires were sent, to be handed to [`answered`](Self::answered) with the reply to what is sent next.
+    /// The number of acquires that were sent. Hand it to [`answered`](Self::answered) with the reply to the next
+    /// request.
     pub(super) fn sent(&self) -> u64 {
         self.state.lock().sent
     }
 
-    /// What was sent after so many acquires was answered.
+    /// Notes the answer to a request that was sent after `sent` acquires.
     pub(super) fn answered(&self, sent: u64) {
         let mut state = self.state.lock();
         let newly = sent.saturating_sub(state.answered);
@@ -151,7 +152,7 @@ impl Drop for InWindow {
 mod tests {
     use super::*;
 
-    /// How many acquires can be sent now.
+    /// The number of acquires that can be sent now.
     fn room(window: &Arc<Window>) -> usize {
         let rooms: Vec<_> = std::iter::from_fn(|| window.try_room()).collect();
         rooms.len()

@@ -1,4 +1,4 @@
-//! Which key holds the fence of a resource.
+//! The key that holds the fence of a resource.
 
 use lock_core::{Error, ErrorKind, Result};
 

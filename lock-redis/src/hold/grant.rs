@@ -1,4 +1,4 @@
-//! What the server was told when it granted a hold: all that is needed to put the hold back where it was forgotten.
+//! The facts that the server was given when it granted a hold, which put the hold back if the server has forgotten it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -23,7 +23,7 @@ struct Inner {
     token: FencingToken,
     ttl: Duration,
     last_token: AtomicU64,
-    /// What the fence was asked to count its token as; 0: nothing.
+    /// The token to which the hold was raised; 0: none.
     raised: AtomicU64,
     /// The generation of the connection over which it was raised last.
     raised_over: AtomicU64,
@@ -57,7 +57,7 @@ impl Grant {
         self.0.downgraded_over.store(generation, Ordering::SeqCst);
     }
 
-    /// Whether the server of this connection may have forgotten that it was made a shared one.
+    /// True if the server of this connection may have forgotten that the hold was downgraded.
     pub(super) fn is_to_be_downgraded_over(&self, generation: u64) -> bool {
         self.0.is_downgraded.load(Ordering::SeqCst) && self.0.downgraded_over.load(Ordering::SeqCst) != generation
     }
@@ -68,17 +68,17 @@ impl Grant {
         self.0.raised.fetch_max(token.into(), Ordering::SeqCst);
     }
 
-    /// That cannot be lost as long as this connection lasts.
+    /// Notes that the raise cannot be lost while this connection lasts.
     pub(super) fn raised_over(&self, generation: u64) {
         self.0.raised_over.store(generation, Ordering::SeqCst);
     }
 
-    /// What the token was raised to, if it was.
+    /// The token to which the hold was raised, if it was.
     pub(super) fn raised_to(&self) -> Option<FencingToken> {
         FencingToken::new(self.0.raised.load(Ordering::SeqCst))
     }
 
-    /// Whether the server of this connection may have forgotten that it was raised.
+    /// True if the server of this connection may have forgotten that the token was raised.
     pub(super) fn is_to_be_raised_over(&self, generation: u64) -> bool {
         self.0.raised_over.load(Ordering::SeqCst) != generation
     }

@@ -1,18 +1,18 @@
-//! What a hold survives, as the server's settings and the configuration say.
+//! The events that a hold survives, by the server's settings and the configuration.
 
 use lock_core::{Guarantee, Verdict};
 
 use super::{Facts, evicts, forgets};
 use crate::config::RedisConfig;
 
-/// What the configuration says of the servers.
+/// Facts about the servers from the configuration.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Setup {
-    /// Whether it is a Redis Cluster.
+    /// True for a Redis Cluster.
     pub(super) is_cluster: bool,
-    /// Whether `restart_delay` makes up for what a restart or a promotion forgets.
+    /// True if `restart_delay` covers for holds that a restart or a promotion forgets.
     pub(super) is_delayed: bool,
-    /// How many replicas have to acknowledge a grant.
+    /// The number of replicas that have to acknowledge a grant.
     pub(super) replicas: u32,
 }
 
@@ -64,7 +64,8 @@ pub(super) fn keeps(guarantee: Guarantee, facts: &Facts, setup: Setup) -> Verdic
     }
 }
 
-/// Whether each replica that can be promoted has a grant before it counts. `None`: no replica has to.
+/// The verdict whether each replica that can be promoted has a grant before the grant counts. `None`: no replica has to
+/// have it.
 fn acknowledged(facts: &Facts, setup: Setup) -> Option<Verdict> {
     let required = setup.replicas;
     Some(match facts.replicas {

@@ -54,7 +54,7 @@ pub(crate) fn texts<'a, const COUNT: usize>(all: &'a [Cow<'_, str>; COUNT]) -> [
     all.each_ref().map(|argument| &**argument)
 }
 
-/// How a script takes "yes". It takes "no" as an empty text.
+/// The text of "yes" in script arguments. "No" is an empty text.
 pub(crate) const YES: &str = "1";
 
 arguments! {
@@ -97,7 +97,7 @@ arguments! {
         purpose_at,
         grace,
         mode,
-        /// How long to keep the name taken. Empty: it is free at once.
+        /// The time for which the name stays taken. Empty: it is free at once.
         keep_for,
         /// "1": a late request of this holder id has to find a tombstone.
         leaves_tombstone,

@@ -14,7 +14,7 @@ use super::{ACQUIRE, CONFIRM, Script, millis, mode};
 #[derive(Clone, Debug)]
 pub(crate) struct Ask<'a> {
     pub(crate) arguments: AcquireArguments<'a>,
-    /// Whether it asks for a grant that it did not have before.
+    /// True if it asks for a grant that it did not have before.
     pub(crate) is_fresh: bool,
 }
 
@@ -23,9 +23,9 @@ pub(crate) struct Ask<'a> {
 pub(crate) struct Entry<'a> {
     /// The channel on which the asker is woken.
     pub(crate) inbox: &'a str,
-    /// How long the entry lasts without a refresh.
+    /// The time for which the entry lasts without a refresh.
     pub(crate) lifetime: Duration,
-    /// Whether there may be such an entry already.
+    /// True if there may be such an entry already.
     pub(crate) may_exist: bool,
 }
 

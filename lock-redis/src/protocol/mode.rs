@@ -5,13 +5,13 @@ use std::borrow::Cow;
 use lock_core::backend::{AcquireRequest, Mode, Permits};
 use lock_core::{Error, ErrorKind, Result};
 
-/// How the scripts take a hold in which nobody else has the name.
+/// The scripts' word for a hold in which nobody else has the name.
 pub(crate) const EXCLUSIVE: &str = "x";
 
-/// How the scripts take a hold of a reader.
+/// The scripts' word for a hold of a reader.
 pub(crate) const SHARED: &str = "s";
 
-/// How the scripts take the mode of this request.
+/// The scripts' text for the mode of this request.
 pub(crate) fn of(request: &AcquireRequest) -> Result<Cow<'static, str>> {
     if let Some(base) = request.replaces() {
         return Ok(format!("{EXCLUSIVE}<{base}").into());

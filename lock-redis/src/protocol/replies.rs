@@ -1,4 +1,4 @@
-//! What the scripts answer, and what a lock's value says.
+//! The replies of the scripts, and the value of a lock's key.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -23,9 +23,9 @@ pub(crate) enum Acquired {
 /// The reply to a release or an abandon.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Ended {
-    /// Whether the holder id had the hold.
+    /// True if the holder id had the hold.
     pub(crate) was_held: bool,
-    /// Whether a connected waiter may stand behind the queue entries that were searched.
+    /// True if a connected waiter may stand behind the queue entries that were searched.
     pub(crate) more: bool,
 }
 
@@ -35,24 +35,24 @@ pub(crate) struct RevokedHold {
     pub(crate) holder: String,
     /// `None`: it had no end.
     pub(crate) lease_left: Option<Duration>,
-    /// Whether a connected waiter may stand behind the queue entries that were searched.
+    /// True if a connected waiter may stand behind the queue entries that were searched.
     pub(crate) more: bool,
 }
 
-/// Who has a name.
+/// The holder of a name.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Taken {
     pub(crate) holder: Holder,
     /// `None`: the hold has no end.
     pub(crate) expires_in: Option<Duration>,
-    /// How many queue entries come before the asker's; `None`: it has none.
+    /// The number of queue entries before the asker's; `None`: it has none.
     pub(crate) ahead: Option<u32>,
 }
 
-/// What the value of a lock's key says: `ID TOKEN TERM[ LABEL]`, where the token is 0 as long as the name is only offered
-/// to that id, and the id of a name that is kept for a minimum time is `kept` and the moment when that is over. Of a name
-/// that is shared it says `shared TOKEN EXPIRES CLEARED[ LABEL]` or the same with `permits`, with the token and the label of
-/// the last grant. A value of another client's making is not parsed, since it may be a secret.
+/// The value of a lock's key: `ID TOKEN TERM[ LABEL]`. The token is 0 while the name is only offered to that id. The id
+/// of a name that is kept for a minimum time is `kept` and the moment when that time is over. A shared name has the
+/// value `shared TOKEN EXPIRES CLEARED[ LABEL]`, or the same with `permits`, with the token and the label of the last
+/// grant. A value from another kind of client is not parsed, since it may be a secret.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Holder {
     Ours {
@@ -111,7 +111,7 @@ fn parsed_status(reply: &Value) -> Option<(LockStatus, &[Value])> {
     Some((status.with_waiting(usize::try_from(*waiting).ok()?), waiters))
 }
 
-/// What is added to the score of an entry that is set aside, to get its number in the queue: as in `queue.lua`.
+/// The number added to the score of an entry that is set aside, which gives its number in the queue: as in `queue.lua`.
 const ASIDE: f64 = 2e15;
 /// The number of the first entry of a queue.
 const FIRST: f64 = -1e15;
@@ -222,7 +222,7 @@ fn remaining(left: i64) -> Option<Duration> {
     u64::try_from(left).ok().map(Duration::from_millis)
 }
 
-/// Whether the hold was found, to be renewed or raised; `None`: no reply of our script.
+/// True if the hold to be renewed or raised was found; `None`: this is no reply of our script.
 pub(crate) fn renewed(reply: &Value) -> Option<bool> {
     match reply {
         Value::Int(1) => Some(true),
@@ -231,7 +231,7 @@ pub(crate) fn renewed(reply: &Value) -> Option<bool> {
     }
 }
 
-/// What became of one of several renewals.
+/// The outcome of one of several renewals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RenewedOne {
     Renewed,
@@ -240,7 +240,7 @@ pub(crate) enum RenewedOne {
     Several,
 }
 
-/// Whether a renewal needs all keys of a name that is shared.
+/// True if a renewal needs all keys of a name that is shared.
 pub(crate) fn is_of_shared(reply: &Value) -> bool {
     *reply == Value::Int(2)
 }

@@ -43,11 +43,11 @@ struct Inner {
     map: Mutex<Map>,
     /// Held by the one that asks the nodes.
     refreshing: tokio::sync::Mutex<()>,
-    /// Whether there ever was a connection for requests.
+    /// True if there ever was a connection for requests.
     is_used: AtomicBool,
 }
 
-/// How long to wait before a node that is away is looked for elsewhere, and again.
+/// The pause before looking elsewhere for a node that is away, and before looking again.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
 impl Cluster {
@@ -85,7 +85,7 @@ impl Cluster {
         findings
     }
 
-    /// Whether all masters keep a guarantee.
+    /// The verdict of all masters on a guarantee.
     pub(super) fn keeps(&self, guarantee: Guarantee) -> Verdict {
         let map = self.0.map.lock();
         let verdicts = map.nodes().iter().map(|node| node.requests.keeps(guarantee));
@@ -107,7 +107,7 @@ impl Cluster {
         Ok(masters)
     }
 
-    /// Whether all masters serve.
+    /// Checks that all masters serve.
     pub(super) async fn check(&self) -> Result<()> {
         let deadline = Instant::now() + self.0.config.connect_timeout();
         loop {

@@ -1,4 +1,4 @@
-//! Which server is the master, by what the Sentinels answer.
+//! Finds the master from the answers of the Sentinels.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ pub(super) struct Named {
     pub(super) epoch: Option<u64>,
 }
 
-/// What the Sentinels have answered.
+/// The answers of the Sentinels.
 pub(super) struct Answers {
     /// Counts how often all Sentinels were to be asked.
     pub(super) round: u64,
@@ -40,7 +40,7 @@ impl Answers {
         }
     }
 
-    /// Whether another master than the last is to be chosen.
+    /// True if another master than the last one has to be chosen.
     pub(super) fn have_moved(&self) -> bool {
         let (round, chosen) = match &self.chosen {
             Some((round, chosen)) => (*round, Some(chosen)),
@@ -58,12 +58,12 @@ impl Answers {
         })
     }
 
-    /// Whether any Sentinel has named a master in this round, or all have failed to.
+    /// True if any Sentinel has named a master in this round, or all have failed to.
     pub(super) fn have_begun(&self, round: u64) -> bool {
         self.are_complete(round) || self.of_round(round).any(|answer| answer.is_ok())
     }
 
-    /// Whether all Sentinels have answered in this round, or failed to.
+    /// True if all Sentinels have answered in this round, or failed to.
     pub(super) fn are_complete(&self, round: u64) -> bool {
         self.of_round(round).count() == self.of.len()
     }

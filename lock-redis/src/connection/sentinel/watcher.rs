@@ -18,10 +18,10 @@ use crate::connection::access::Access;
 use crate::connection::opened::{self, DialError, Opened};
 use crate::error::{code, lock_error_with};
 
-/// Where a Sentinel announces failovers.
+/// The channel on which a Sentinel announces failovers.
 const SWITCHES: &str = "+switch-master";
 
-/// How long to wait before connecting again to a Sentinel that cannot be reached, unless it is asked earlier.
+/// The pause before the next connection to a Sentinel that cannot be reached, unless it is asked earlier.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// One Sentinel, and the master that it is asked about.
@@ -31,7 +31,7 @@ pub(super) struct Watcher {
     tls: Option<lock_tls::Tls>,
     address: Address,
     master: String,
-    /// How long it may take to connect, and to answer.
+    /// The time limit for connecting, and for an answer.
     limit: Duration,
 }
 

@@ -142,17 +142,17 @@ impl Cluster {
     }
 }
 
-/// What a request of a script needs, wherever it is sent.
+/// The parts of a script request that do not depend on the node.
 pub(super) struct Call<'a> {
     pub(super) script: &'a Script,
     pub(super) keys: &'a [&'a str],
     pub(super) arguments: &'a [&'a str],
     /// The channel that has to be subscribed to before.
     pub(super) inbox: Option<&'a str>,
-    /// Whether it asks for a fresh grant. A master in its delay must not even see it: what it writes, and how it is undone,
-    /// would keep a hold that lives from being put back.
+    /// True if it asks for a fresh grant. A master in its delay must not even see it: its writes, and their undo, would
+    /// keep a live hold from being put back.
     pub(super) is_fresh: bool,
-    /// Whether it can be repeated for each key by itself: then it does not wait until its keys are in one place.
+    /// True if it can be repeated for each key by itself. Then it does not wait until its keys are in one place.
     pub(super) is_divisible: bool,
 }
 

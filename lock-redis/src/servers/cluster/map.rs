@@ -45,13 +45,13 @@ impl Node {
         &self.address.0
     }
 
-    /// Whether it was asked and has not replied for a while.
+    /// True if it was asked and has not replied for a while.
     pub(super) fn is_silent(&self) -> bool {
         let session = self.requests.current();
         session.is_some_and(|session| session.failure().is_some())
     }
 
-    /// Whether this process hears what it publishes on this channel.
+    /// True if this process hears the messages that the node publishes on this channel.
     pub(crate) fn is_listening(&self, channel: &str) -> bool {
         self.wake_ups.is_listening(channel)
     }
@@ -63,7 +63,7 @@ impl fmt::Debug for Node {
     }
 }
 
-/// Which master has which hash slot.
+/// The map from hash slots to masters.
 #[derive(Clone, Debug)]
 pub(super) struct Map {
     /// Counts changes.

@@ -1,4 +1,4 @@
-//! How long a request waits for its hash slot.
+//! The limit on a request's wait for its hash slot.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 pub(super) struct Patience {
     deadline: Instant,
     pauses: Box<dyn Iterator<Item = Duration> + Send>,
-    /// Whether the next pause is left out: somebody has said where to go, for the first time.
+    /// True if the next pause is left out, since a node has redirected the request for the first time.
     knows_better: bool,
     moves: u32,
 }

@@ -47,7 +47,7 @@ impl Inner {
             )
         };
         if let Some(before) = before {
-            // When the connection of a silent master ends, the map does not say any more which slots it had.
+            // When the connection of a silent master ends, the map no longer has the slots that it had.
             let is_silent = |node: &Arc<Node>| silent.iter().any(|silent| Arc::ptr_eq(silent, node));
             let has_gone = |slot, node: &Arc<Node>| is_silent(node) && !self.is_master(slot, node);
             self.leases
@@ -57,7 +57,7 @@ impl Inner {
         learned.map(drop)
     }
 
-    /// What a master says that is connected.
+    /// The slots that a connected master reports.
     async fn ask_connected(&self) -> Option<(String, Value)> {
         /// As many are asked at once.
         const SOME: usize = 3;
@@ -84,7 +84,7 @@ impl Inner {
         timeout(LOOK_AGAIN, first).await.ok().flatten()
     }
 
-    /// What any node says that is known, over a connection of its own.
+    /// The slots that any known node reports, over a connection of its own.
     async fn ask_any(&self) -> Result<(String, Value)> {
         let mut addresses: Vec<Address> = self
             .map

@@ -1,4 +1,4 @@
-//! Which node of a cluster has which hash slot, as nodes say it.
+//! The map from hash slots to nodes of a cluster, as nodes report it.
 
 use redis::{RedisError, Value};
 
