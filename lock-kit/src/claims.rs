@@ -34,7 +34,7 @@ pub struct Claims<C>(Mutex<Recent<C>>);
 struct Recent<C> {
     today: HashMap<HolderId, Vec<C>>,
     yesterday: HashMap<HolderId, Vec<C>>,
-    /// When today began. `None`: nothing was ever recorded.
+    /// The beginning of today. `None`: nothing was ever recorded.
     since: Option<Instant>,
 }
 
@@ -73,7 +73,7 @@ impl<C: Clone + PartialEq> Claims<C> {
         self.0.lock().get(holder).cloned().unwrap_or_default()
     }
 
-    /// Whether a request over this connection may overtake an acquire of this holder id.
+    /// Returns whether a request over this connection may overtake an acquire of this holder id.
     pub fn may_overtake(&self, holder: HolderId, connection: &C) -> bool {
         let recent = self.0.lock();
         recent
@@ -81,7 +81,7 @@ impl<C: Clone + PartialEq> Claims<C> {
             .is_some_and(|sent| sent.iter().any(|sent| sent != connection))
     }
 
-    /// Whether this holder id may have left anything.
+    /// Returns whether this holder id may have left anything at the server.
     pub fn contain(&self, holder: HolderId) -> bool {
         self.0.lock().get(holder).is_some()
     }

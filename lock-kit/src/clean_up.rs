@@ -1,4 +1,4 @@
-//! When a backend deletes what nobody needs any more, such as rows of names that were not used for long.
+//! The schedule of deletions of unneeded data, such as rows of names that were not used for long.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +12,7 @@ use tokio::time::Instant;
 /// The time between two clean-ups in the background, and so much more by chance, so that processes take turns.
 const INTERVAL: Duration = Duration::from_secs(6 * 3600);
 
-/// When the next clean-up in the background is due.
+/// Decides when the next clean-up in the background is due.
 ///
 /// # Examples
 /// ```
@@ -68,7 +68,7 @@ impl Schedule {
 }
 
 impl State {
-    /// Whether one is due now. The next one is then due after the interval.
+    /// True if a clean-up is due now. The next one is then due after the interval.
     fn is_due(&self, now: Instant) -> bool {
         if self.is_denied.load(Ordering::Relaxed) {
             return false;

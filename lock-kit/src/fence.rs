@@ -8,7 +8,7 @@
 
 use lock_core::{FencingToken, Stale};
 
-/// How a holder enters.
+/// The role in which a holder enters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// With the token of an exclusive hold.
@@ -57,7 +57,7 @@ impl Entered {
         })
     }
 
-    /// Whether a token that has entered is still admitted.
+    /// Checks that a token that has entered is still admitted.
     ///
     /// # Errors
     /// [`Stale`] if a newer token has entered since, or if this one never entered.

@@ -23,7 +23,8 @@ use tokio::time::timeout;
 const COMMAND: &[u8] = b"srvr";
 /// Sent later, since ZooKeeper would reset a connection on which it has not read everything.
 const END_OF_LINE: &[u8] = b"\r\n\r\n";
-/// How ZooKeeper's answers begin: of a server that serves, of one without a quorum, and of one that forbids the command.
+/// The beginnings of ZooKeeper's answers: of a server that serves, of one without a quorum, and of one that forbids the
+/// command.
 const ZOOKEEPER: [&[u8]; 3] = [b"Zookeeper version", b"This ZooKeeper", b"srvr is not executed"];
 /// The beginning of a handshake of TLS 1.2, which any server with TLS answers, if only with an alert: a record with a hello of
 /// 45 bytes, the version, 32 bytes of randomness, no session, three cipher suites, no compression.
@@ -65,13 +66,13 @@ pub async fn first_answer(host: &str, port: u16, greeting: Duration, limit: Dura
     Ok(answer)
 }
 
-/// Whether this is the beginning of an answer of ZooKeeper, or the beginning of that.
+/// True if `answer` may be that of a ZooKeeper: one begins with the other.
 fn may_be_zookeeper(answer: &[u8]) -> bool {
     let fits = |beginning: &[u8]| answer.starts_with(beginning) || beginning.starts_with(answer);
     !answer.is_empty() && ZOOKEEPER.into_iter().any(fits)
 }
 
-/// Whether a ZooKeeper has said what kind of server it is: nothing after that line matters.
+/// True if a ZooKeeper has reported its mode: nothing after that line matters.
 fn has_mode(answer: &[u8]) -> bool {
     let mut lines = answer.split_inclusive(|byte| *byte == b'\n');
     lines.any(|line| line.starts_with(b"Mode: ") && line.ends_with(b"\n"))
@@ -88,13 +89,13 @@ pub fn wrong_server(expected: &str, address: &dyn Display, answer: &[u8]) -> Err
     Error::new(ErrorKind::Misconfigured, message)
 }
 
-/// Whether this is the beginning of what a server with TLS sends: a message of a handshake, or an alert.
+/// Returns whether these bytes begin like those of a server with TLS: a message of a handshake, or an alert.
 pub fn is_tls(answer: &[u8]) -> bool {
     matches!(answer, [21 | 22, 3, 0..=4, ..])
 }
 
-/// Whether the server at this address answers the beginning of a TLS handshake as one with TLS does, within `limit`. Makes a
-/// connection of its own.
+/// Returns whether the server at this address answers the beginning of a TLS handshake like one with TLS, within
+/// `limit`. Makes a connection of its own.
 ///
 /// # Cancel safety
 /// May be dropped at any point.

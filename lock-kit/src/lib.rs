@@ -1,7 +1,7 @@
-//! What every backend of polylock on a server does: a crate for those who write backends.
+//! Mechanisms that all of polylock's backends on servers share: a crate for those who write backends.
 //!
-//! [`lock_core`] has the contract and the policy, and a backend the protocol of its server. This crate has the mechanisms that
-//! backends share, since backends do not depend on each other:
+//! [`lock_core`] has the contract and the policy, and a backend the protocol of its server. Backends do not depend on
+//! each other, so this crate has what several of them need:
 //!
 //! - [`backoff`]: pauses between tries;
 //! - [`claims`]: acquires that were never answered, which the server may execute after their end;

@@ -1,11 +1,11 @@
-//! When a waiter asks its server again.
+//! The pauses of waiters that ask their server again.
 //!
-//! For backends whose server does not keep a waiter's place: a waiter asks, is refused, and asks again after a pause, unless
-//! something wakes it before. Whatever wakes it may fail, so a pause is always bounded.
+//! For backends whose server does not keep a waiter's place. A waiter asks, is refused, and asks again after a pause,
+//! unless something wakes it before. A wake-up may get lost, so a pause is always bounded.
 
 use std::time::Duration;
 
-/// What has a waiter ask before its pause is over.
+/// The events that wake a waiter before its pause is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wakes {
     /// The release of the name, which finds this waiter's mark at the server.

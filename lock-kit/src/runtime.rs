@@ -72,12 +72,13 @@ impl RuntimeCheck {
         }
     }
 
-    /// Whether the caller runs on the task's runtime, which is driven then.
+    /// True if the caller runs on the task's runtime, which is driven then.
     pub fn is_here(&self) -> bool {
         Handle::try_current().is_ok_and(|runtime| runtime.id() == self.home)
     }
 
-    /// Whether the task's runtime is driven. A response counts for [`UNDRIVEN_AFTER`]; without one, this asks and waits for as long.
+    /// Returns whether the task's runtime is driven. A response counts for [`UNDRIVEN_AFTER`]. Without one, this asks
+    /// and waits for as long.
     ///
     /// # Cancel safety
     /// May be dropped at any point.

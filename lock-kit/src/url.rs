@@ -13,7 +13,7 @@ mod parameters;
 pub use credentials::{PasswordParameters, two_passwords};
 pub use parameters::unknown_parameter;
 
-/// How to write special characters: the end of most errors for a URL.
+/// Advice on special characters: the end of most errors for a URL.
 pub const ENCODE: &str =
     "in user, password and path, write / as %2F, ? as %3F, # as %23, & as %26, @ as %40 and % as %25";
 

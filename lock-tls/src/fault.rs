@@ -1,12 +1,12 @@
-//! What a failed handshake means: pure decisions.
+//! The meaning of a failed handshake. No I/O.
 
 use std::fmt::Display;
 
 use lock_core::{Error, ErrorKind};
 use rustls::{AlertDescription, CertificateError, Error as Fault};
 
-/// What this fault in a connection over TLS means, and which certificate is wrong. None of these errors is mended by trying
-/// again. `has_certificate` says whether we have a client certificate.
+/// Returns the error for a fault in a connection over TLS. It names the certificate that is wrong. Trying again cures
+/// none of these errors. `has_certificate` is true if we have a client certificate.
 pub fn fault(fault: &Fault, has_certificate: bool, server: &dyn Display) -> Error {
     use ErrorKind::{Denied, Misconfigured};
     let (kind, message) = match fault {
@@ -33,13 +33,14 @@ pub fn fault(fault: &Fault, has_certificate: bool, server: &dyn Display) -> Erro
     Error::new(kind, message).with_source(fault.clone())
 }
 
-/// Whether this error of a handshake says that the server sent something else than TLS.
+/// Returns whether this error of a handshake means that the server does not speak TLS.
 pub fn is_no_tls(error: &Error) -> bool {
     let fault = error.cause().and_then(|cause| cause.downcast_ref());
     matches!(fault, Some(Fault::InvalidMessage(_)))
 }
 
-/// Which alerts a server sends about our certificate, or the lack of one. Java's say `bad_certificate` for both.
+/// True for the alerts that a server sends about our certificate, or the lack of one. Java servers send
+/// `bad_certificate` for both.
 fn is_about_client(alert: AlertDescription) -> bool {
     matches!(
         alert,

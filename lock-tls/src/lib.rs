@@ -28,7 +28,7 @@ mod files;
 mod parameters;
 mod stream;
 
-/// Whom a connection over TLS trusts, and who we are.
+/// The certificates of TLS: those that a connection trusts, and the client's own.
 ///
 /// The server's certificate is always verified: its issuer, its dates, and that it is for the host in the configuration, which
 /// may be an IP address.
@@ -127,7 +127,7 @@ impl Tls {
         timeout(limit, refusal).await.ok().flatten()
     }
 
-    /// What an I/O error of a connection over TLS means: see [`fault`].
+    /// Returns the meaning of an I/O error of a connection over TLS: see [`fault`].
     pub fn fault(&self, error: &io::Error, server: &dyn Display) -> Option<Error> {
         let fault = error.get_ref()?.downcast_ref()?;
         Some(fault::fault(fault, self.certificate.is_some(), server))

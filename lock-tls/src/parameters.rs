@@ -63,12 +63,12 @@ impl TlsParameters {
         Ok(true)
     }
 
-    /// Whether `tls=false` was read.
+    /// Returns whether `tls=false` was read.
     pub fn is_refused(&self) -> bool {
         self.is_wanted == Some(false)
     }
 
-    /// What they all ask for: `None` for a connection without TLS.
+    /// Returns the TLS that the parameters ask for: `None` for a connection without TLS.
     ///
     /// # Errors
     /// [`ErrorKind::Misconfigured`] for files without TLS, or a certificate without a key.

@@ -45,7 +45,7 @@ impl<S> TlsStream<S> {
         }
     }
 
-    /// Where its first fault is kept.
+    /// Returns the record of its first fault.
     pub fn record(&self) -> FaultRecord {
         self.record.clone()
     }

@@ -51,7 +51,7 @@ fn a_check_admits_what_entered_last() {
     }
 }
 
-/// How readers take part.
+/// The ways in which readers take part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Readers {
     CheckAndRegister,
@@ -134,7 +134,7 @@ impl Run {
         }
     }
 
-    /// Whether the older writer has changed one of the two cells and is there, or was rejected there.
+    /// True if the older writer is between its two cells: it has changed one, or was rejected there.
     fn is_half_written(&self) -> bool {
         self.taken[0] == WRITER.len() - 1
     }

@@ -1,4 +1,4 @@
-//! Where a URL says that the password is.
+//! The parameters of a URL that give the source of the password.
 
 use lock_core::{CredentialSource, Error, Result};
 
@@ -46,7 +46,7 @@ impl PasswordParameters {
         Ok(true)
     }
 
-    /// Where the password is, if one of them was read.
+    /// Returns the source of the password, if one of the parameters was read.
     pub fn source(self) -> Option<CredentialSource> {
         self.source
     }

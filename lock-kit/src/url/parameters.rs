@@ -1,4 +1,4 @@
-//! What is wrong with a parameter of a URL.
+//! Errors for parameters of a URL.
 
 use lock_core::Error;
 
