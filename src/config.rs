@@ -46,24 +46,24 @@ pub struct Config {
     pub urls: Vec<String>,
     /// The settings of the quorum of these [`urls`](Self::urls).
     pub quorum: Option<QuorumOptions>,
-    /// How long a lock stays taken after its process died. Defaults to 30 s: see [`Locker::with_ttl`].
+    /// The time for which a lock stays taken after its process died. Defaults to 30 s: see [`Locker::with_ttl`].
     pub ttl: Option<Duration>,
     /// A label, shown to anyone who asks who holds a lock. Empty: no label is stored. Defaults to `host:pid`: see
     /// [`Locker::with_label`].
     pub label: Option<String>,
-    /// How many times in a row a lock may pass from one waiter of this process to the next. Defaults to 16: see
+    /// The most times in a row that a lock may pass from one waiter of this process to the next. Defaults to 16: see
     /// [`Locker::with_passes`].
     pub passes: Option<u32>,
-    /// How long an operation that does not wait for the lock waits for a server that does not answer. Defaults to 5 s: see
-    /// [`Locker::with_operation_timeout`]. How long connecting may take is the parameter `connect_timeout` of the URL.
+    /// The time limit of operations that do not wait for the lock, if the server does not answer. Defaults to 5 s: see
+    /// [`Locker::with_operation_timeout`]. The time limit for connecting is the parameter `connect_timeout` of the URL.
     pub operation_timeout: Option<Duration>,
     /// Every grant's fencing token is larger than this one. Defaults to no floor: see [`Locker::with_token_floor`].
     pub token_floor: Option<FencingToken>,
-    /// Where the password comes from, if the URL does not say it: see [`with_credentials`](Self::with_credentials). In a file, one of
-    /// `password_file` and `password_env`.
+    /// The source of the password, if the URL has none: see [`with_credentials`](Self::with_credentials). In a file,
+    /// one of `password_file` and `password_env`.
     pub(crate) credentials: Option<CredentialSource>,
-    /// What the server must keep, besides what the URL requires. Defaults to nothing: see [`Locker::require`]. In a file, a list of ids, as in
-    /// `require = ["fifo", "ttl:1s"]`.
+    /// Guarantees that the server must keep, besides those that the URL requires. Defaults to none: see
+    /// [`Locker::require`]. In a file, a list of ids, as in `require = ["fifo", "ttl:1s"]`.
     pub require: Vec<Guarantee>,
     /// The guarantees for which an operator vouches where a server cannot be asked. Defaults to none: see [`Locker::trusting`].
     pub trusting: Vec<Guarantee>,

@@ -70,7 +70,7 @@ pub fn connect_lazy(url: &str) -> Result<Locker> {
     lazy(url, None)
 }
 
-/// Where the password comes from, if the URL does not say it.
+/// The source of the password, if the URL has none.
 type Source<'a> = Option<&'a CredentialSource>;
 
 /// As [`connect_lazy`], with the password from elsewhere.
@@ -197,7 +197,8 @@ fn node_url(url: &str, restart_delay: Option<std::time::Duration>) -> std::borro
     }
 }
 
-/// Whether the URL's query has a parameter of this name. The same text in a password or in another value is none.
+/// True if the URL's query has a parameter of this name. The same text in a password or in another value does not
+/// count.
 #[cfg(feature = "quorum")]
 fn has_parameter(url: &str, name: &str) -> bool {
     let before_fragment = url.split('#').next().unwrap_or(url);

@@ -45,8 +45,8 @@ mod pages {
 
 /// Locks in Redis or Valkey, and fenced data there. Needs the feature `redis`.
 ///
-/// What this backend guarantees, its limits, and the server settings and permissions that it needs: [`lock_redis`]. That
-/// crate also re-exports the driver, whose connections a [`Fence`](redis::Fence) uses.
+/// Its guarantees, limits, server settings and permissions: [`lock_redis`]. That crate also re-exports the driver,
+/// whose connections a [`Fence`](redis::Fence) uses.
 #[cfg(feature = "redis")]
 #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
 pub mod redis {
@@ -55,7 +55,7 @@ pub mod redis {
 
 /// One lock over several independent servers, of which a majority has to agree. Needs the feature `quorum`.
 ///
-/// When to use it, what it guarantees, and what it does not survive: [`lock_quorum`].
+/// Its guarantees, its limits, and advice when to use it: [`lock_quorum`].
 #[cfg(feature = "quorum")]
 #[cfg_attr(docsrs, doc(cfg(feature = "quorum")))]
 pub mod quorum {
@@ -64,8 +64,8 @@ pub mod quorum {
 
 /// Row locks or leases in MySQL or MariaDB, and fenced data there. Needs the feature `mysql`.
 ///
-/// What this backend guarantees, its limits, and the server settings and permissions that it needs: [`lock_mysql`]. That
-/// crate also re-exports the driver, in whose transactions a [`Fence`](mysql::Fence) is entered.
+/// Its guarantees, limits, server settings and permissions: [`lock_mysql`]. That crate also re-exports the driver, in
+/// whose transactions a [`Fence`](mysql::Fence) is entered.
 #[cfg(feature = "mysql")]
 #[cfg_attr(docsrs, doc(cfg(feature = "mysql")))]
 pub mod mysql {
@@ -77,8 +77,8 @@ pub mod mysql {
 
 /// Locks in ZooKeeper, and fenced data there. Needs the feature `zookeeper`.
 ///
-/// What this backend guarantees, its limits, and the server settings and permissions that it needs: [`lock_zookeeper`]. That
-/// crate also re-exports the driver, whose clients a [`Fence`](zookeeper::Fence) uses.
+/// Its guarantees, limits, server settings and permissions: [`lock_zookeeper`]. That crate also re-exports the driver,
+/// whose clients a [`Fence`](zookeeper::Fence) uses.
 #[cfg(feature = "zookeeper")]
 #[cfg_attr(docsrs, doc(cfg(feature = "zookeeper")))]
 pub mod zookeeper {

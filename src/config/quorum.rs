@@ -18,7 +18,7 @@ use std::time::Duration;
 #[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(deny_unknown_fields))]
 #[non_exhaustive]
 pub struct QuorumOptions {
-    /// How long a node may be silent before requests go on without it: 10 ms to 60 s. Defaults to 500 ms.
+    /// The time for which a node may be silent before requests continue without it: 10 ms to 60 s. Defaults to 500 ms.
     #[cfg_attr(feature = "serde", serde(default, deserialize_with = "super::duration::deserialize"))]
     pub patience: Option<Duration>,
     /// For how long each node gives no fresh vote after it may have lost data. No TTL may be longer. Defaults to none: then nodes

@@ -1,4 +1,4 @@
-//! What logs may show of a URL.
+//! The parts of a URL that logs may show.
 
 use crate::connect::Scheme;
 
@@ -32,7 +32,7 @@ fn quorum(rest: &str) -> String {
     parameters + &nodes.join("|")
 }
 
-/// What stands behind `//`. A password whose special characters are not encoded leaves an `@` behind the hosts.
+/// The part after `//`. A password whose special characters are not encoded leaves an `@` behind the hosts.
 fn server(rest: &str) -> Option<String> {
     let (authority, rest) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
     let (user, hosts) = match authority.rsplit_once('@') {

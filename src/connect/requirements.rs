@@ -4,7 +4,7 @@ use lock_core::{Error, ErrorKind, Guarantee, Locker, Result};
 
 use super::Scheme;
 
-/// What the application requires of its server, and what an operator vouches for.
+/// The guarantees that the application requires of its server, and those that an operator vouches for.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Requirements {
     require: Vec<Guarantee>,

@@ -30,7 +30,7 @@ impl Scheme {
 
 const KNOWN: &str = "memory:, redis://, redis+sentinel://, redis+cluster://, mysql://, zookeeper:// or quorum:";
 
-/// What is wrong with a URL that has no known scheme.
+/// The error for a URL that has no known scheme.
 pub(crate) fn unknown(url: &str) -> String {
     let Some(scheme) = named(url) else {
         return format!("the URL begins with no scheme: use {KNOWN}");
@@ -49,7 +49,7 @@ fn named(url: &str) -> Option<String> {
     (is_scheme && (1..=30).contains(&word.len()) && word.bytes().all(is_word)).then(|| word.to_ascii_lowercase())
 }
 
-/// What people who write this scheme mean.
+/// The advice for a scheme that people write by mistake.
 fn meant(scheme: &str) -> Option<&'static str> {
     Some(match scheme {
         "jdbc" => "leave out `jdbc:`",
