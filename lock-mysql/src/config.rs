@@ -1,4 +1,4 @@
-//! Where the server is and how to use it.
+//! The address of the server, and the options of its use.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -18,7 +18,7 @@ mod credentials;
 mod read;
 mod url;
 
-/// Which MySQL or MariaDB, and how to use it.
+/// The address of a MySQL or MariaDB, and the options of its use.
 ///
 /// From a URL, or by hand. [`backend`](crate::backend) and the backends' `new` check it.
 ///
@@ -39,7 +39,7 @@ mod url;
 #[derive(Clone)]
 pub struct MySqlConfig {
     options: MySqlConnectOptions,
-    /// Whether the options have a password that was given to us.
+    /// True if the options have a password that was given to us.
     has_password: bool,
     credentials: Option<CredentialSource>,
     table: String,
@@ -54,7 +54,7 @@ pub struct MySqlConfig {
     tls: Option<Tls>,
 }
 
-/// How a lock is kept in the database.
+/// The strategy by which a lock is kept in the database.
 ///
 /// ```
 /// use lock_mysql::{MySqlConfig, Strategy};
@@ -78,17 +78,17 @@ pub enum Strategy {
 impl MySqlConfig {
     /// The table of the locks, unless another is chosen.
     pub const DEFAULT_TABLE: &'static str = "polylock";
-    /// How long to try to reach the server, unless said otherwise.
+    /// The default time limit for reaching the server.
     pub const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-    /// How long the server may take to answer, unless said otherwise.
+    /// The default time limit for the server's answers.
     pub const DEFAULT_RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
-    /// How many connections there may be, unless said otherwise.
+    /// The default for the most connections.
     pub const DEFAULT_MAX_CONNECTIONS: usize = 64;
 
-    /// How long the row of a name outlasts its last use, unless said otherwise: 7 days.
+    /// The default time for which the row of a name outlasts its last use: 7 days.
     pub const DEFAULT_RETENTION: Duration = Duration::from_secs(7 * 24 * 3600);
 
-    /// How long a server may be read-only before its row locks end, unless said otherwise.
+    /// The default time for which a server may be read-only before its row locks end.
     pub const DEFAULT_MAX_READ_ONLY: Duration = Duration::from_secs(5);
 
     /// The server at this host and port, all else by default: user `root` without a password. If the server has TLS, the
@@ -257,7 +257,7 @@ impl MySqlConfig {
         self
     }
 
-    /// How locks are kept.
+    /// Returns the strategy by which locks are kept.
     pub fn strategy(&self) -> Strategy {
         self.strategy
     }
@@ -372,7 +372,7 @@ const RETENTIONS: RangeInclusive<Duration> = Duration::from_secs(60)..=Duration:
 /// As good as for ever.
 const MAX_READ_ONLY: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// What a server can be configured to serve at most.
+/// The most connections that a server can be configured to serve.
 const MAX_CONNECTIONS: usize = 100_000;
 
 /// The driver's options would show the password.

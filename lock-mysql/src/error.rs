@@ -119,9 +119,9 @@ impl SqlError {
         self.code() == Some(1213)
     }
 
-    /// Whether the server has, or may have, rolled back the transaction: after a deadlock, or, with
-    /// `innodb_rollback_on_timeout`, after a wait for a row. A cluster reports the end of a transaction by the first of these at
-    /// the next statement, whatever that is.
+    /// True if the server has, or may have, rolled back the transaction: after a deadlock, or, with
+    /// `innodb_rollback_on_timeout`, after a wait for a row. A cluster reports the end of a transaction by the first of
+    /// these at the next statement, whatever that is.
     pub(crate) fn may_end_transaction(&self) -> bool {
         self.is_deadlock() || self.is_busy()
     }
@@ -145,29 +145,29 @@ impl SqlError {
         self.code() == Some(1317)
     }
 
-    /// Whether the connection still serves: the server refused a statement and nothing else.
+    /// True if the connection still serves: the server refused a statement and nothing else.
     pub(crate) fn is_refusal(&self) -> bool {
         // But not those: shutting down, interrupted, killed, idle too long.
         self.code()
             .is_some_and(|code| !matches!(code, 1053 | 1317 | 1927 | 3169 | 4031))
     }
 
-    /// Whether what the connection carried is over.
+    /// True if all that the connection carried has ended.
     pub(crate) fn ends_connection(&self) -> bool {
         !self.is_refusal() && !self.is_unanswered()
     }
 
-    /// Whether the connection broke, so that a new one may do better.
+    /// True if the connection broke, so that a new one may do better.
     pub(crate) fn is_disconnect(&self) -> bool {
         self.ends_connection() && !matches!(self, Self::Panicked(_))
     }
 
-    /// Whether there was no answer, from a connection that may still be there.
+    /// True if there was no answer, from a connection that may still be there.
     pub(crate) fn is_unanswered(&self) -> bool {
         matches!(self, Self::TimedOut(_) | Self::RuntimeNotDriven)
     }
 
-    /// Whether nothing was sent.
+    /// True if nothing was sent.
     fn is_unsent(&self) -> bool {
         matches!(
             self,

@@ -234,7 +234,7 @@ impl Default for Fence {
     }
 }
 
-/// What MySQL allows.
+/// The limit of MySQL.
 const LONGEST_TABLE: usize = 64;
 /// The column's length.
 const LONGEST_RESOURCE: usize = 512;

@@ -57,9 +57,9 @@ struct Shared {
     sleeper: Sleeper,
     downgrades: Downgrades,
     clean_ups: Schedule,
-    /// Whether the tables existed when they were last checked.
+    /// True if the tables existed when they were last checked.
     prepared: AtomicBool,
-    /// Whether leases survive a crash, as the settings said when they were last read.
+    /// The verdict whether leases survive a crash, from the settings that were last read.
     survives_crash: Mutex<Option<Verdict>>,
 }
 
@@ -133,8 +133,8 @@ impl Shared {
         }
     }
 
-    /// What changes this name's row. If a stranger keeps the row locked, as far as is known, it fails at once instead of waiting,
-    /// and all that follows over the connection with it.
+    /// The job as one that changes this name's row. If a stranger is known to keep the row locked, the job fails at
+    /// once instead of waiting, and so does all that follows over the connection.
     fn without_waiting(&self, name: &LockName, job: Job) -> Job {
         if !self.locked_rows.contains(name) {
             return job;
@@ -149,7 +149,7 @@ impl Shared {
         Job::Transaction(all)
     }
 
-    /// Whether this name's row was locked, as an answer shows.
+    /// Notes whether this name's row was locked, as an answer shows.
     fn note_row(&self, name: &LockName, done: &Result<JobDone, RequestError>) {
         match done {
             Ok(_) => self.locked_rows.remove(name),

@@ -1,5 +1,5 @@
-//! How names and labels stand in statements and in the tables. Everything that comes from a caller goes in as hexadecimal
-//! digits, so that one text of several statements costs one round trip and nothing can be injected.
+//! Names and labels in statements and in the tables. All text from a caller is written as hexadecimal digits, so that
+//! several statements in one text cost one round trip and nothing can be injected.
 
 use lock_core::{Error, ErrorKind, LockName, Result};
 
@@ -41,8 +41,8 @@ pub(crate) fn unpadded(label: &[u8]) -> &[u8] {
     &label[..end]
 }
 
-/// Whether this is a name of a table or column that needs no escape between backticks: 1 to `longest` letters, digits, `_`
-/// or `$`.
+/// True if this is a name of a table or column that needs no escape between backticks: 1 to `longest` letters, digits,
+/// `_` or `$`.
 pub(crate) fn is_identifier(name: &str, longest: usize) -> bool {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_$".contains(&byte);
     (1..=longest).contains(&name.len()) && name.bytes().all(allowed)
@@ -67,7 +67,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    /// What is in the tables must not change: other versions of this crate look for it.
+    /// The contents of the tables must not change: other versions of this crate read them.
     #[test]
     fn a_name_is_its_bytes_in_digits() {
         let literal = |name| name_literal(&LockName::new(name).unwrap());

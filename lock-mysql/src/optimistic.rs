@@ -50,7 +50,7 @@ pub struct OptimisticLock {
     table: String,
     key: String,
     version: String,
-    /// What is read besides the version; everything if that was not said.
+    /// The columns that are read besides the version. `None`: all.
     read: Option<Vec<String>>,
     attempts: NonZeroU32,
 }
@@ -77,7 +77,7 @@ pub enum UpdateError<E> {
     Conflict {
         /// The table.
         table: String,
-        /// How often it was tried.
+        /// The number of tries.
         attempts: u32,
     },
     /// There is no row of this key. Nothing was written.
@@ -94,13 +94,13 @@ pub enum UpdateError<E> {
     Sql {
         /// The table.
         table: String,
-        /// What failed.
+        /// The error.
         source: sqlx::Error,
     },
 }
 
 impl OptimisticLock {
-    /// How often an update is tried, unless said otherwise.
+    /// The default for the number of tries of an update.
     pub const DEFAULT_ATTEMPTS: NonZeroU32 = NonZeroU32::new(10).expect("it is not 0");
 
     /// For rows of this table, with the key `id` and the column `version`.
@@ -233,7 +233,7 @@ impl OptimisticLock {
             })
     }
 
-    /// Whether the row was as it was read.
+    /// Writes the row. Returns whether it was unchanged since it was read.
     async fn write<K>(
         &self,
         connection: &mut MySqlConnection,
@@ -347,7 +347,7 @@ const BEGIN: &str = "COMMIT AND NO CHAIN NO RELEASE;SET TRANSACTION ISOLATION LE
 
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
-/// What MySQL allows.
+/// The limit of MySQL.
 const LONGEST_IDENTIFIER: usize = 64;
 
 fn identifier(name: String) -> Result<String> {
@@ -395,7 +395,7 @@ fn known_columns_help(error: sqlx::Error) -> sqlx::Error {
     }
 }
 
-/// Whether nothing was executed because of others.
+/// True if nothing was executed because of other transactions.
 fn is_conflict(error: &sqlx::Error) -> bool {
     let sqlx::Error::Database(error) = error else {
         return false;

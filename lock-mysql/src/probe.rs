@@ -102,7 +102,7 @@ async fn make_missing(
     }
 }
 
-/// Which of the tables there are, and of which engine.
+/// Selects the tables that exist, and their engines.
 fn engines(tables: &[Table]) -> String {
     let names: Vec<_> = tables.iter().map(|table| format!("'{}'", table.name)).collect();
     let names = names.join(",");

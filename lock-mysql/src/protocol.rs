@@ -77,7 +77,7 @@ pub(crate) fn are_fine(answer: &Answer) -> Result<Vec<bool>, SqlError> {
     Ok(fine)
 }
 
-/// Whether every statement is a transaction of its own.
+/// The autocommit setting. If it is on, every statement is a transaction of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Autocommit {
     On,
@@ -111,9 +111,9 @@ pub(crate) struct HoldRenewal {
     pub(crate) name: LockName,
     pub(crate) holder: HolderId,
     pub(crate) ttl: Duration,
-    /// Whether it shares the name.
+    /// True if it shares the name.
     pub(crate) is_shared: bool,
-    /// Whether it goes out by itself, because a stranger seems to have its row locked.
+    /// True if it is sent by itself, because a stranger seems to have its row locked.
     pub(crate) is_alone: bool,
 }
 

@@ -35,7 +35,7 @@ struct Shared {
     claims: Claims,
     statements: Statements,
     clean_ups: Schedule,
-    /// Whether the tables existed when they were last checked.
+    /// True if the tables existed when they were last checked.
     prepared: AtomicBool,
 }
 

@@ -1,7 +1,7 @@
 //! Checks of the server's settings.
 
-/// What to do about server settings that can lose leases in a crash: `innodb_flush_log_at_trx_commit` other than 1, and with a
-/// binary log `sync_binlog` other than 1. Defaults to [`Warn`](Self::Warn).
+/// The consequence of server settings that can lose leases in a crash: `innodb_flush_log_at_trx_commit` other than 1,
+/// and with a binary log `sync_binlog` other than 1. Defaults to [`Warn`](Self::Warn).
 ///
 /// Row locks are not checked: each of them ends in a crash anyway.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

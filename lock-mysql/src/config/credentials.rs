@@ -1,4 +1,4 @@
-//! Where the password comes from.
+//! The source of the password.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What a configuration says.
+//! Reads the fields of a configuration.
 
 use std::time::Duration;
 
@@ -48,13 +48,13 @@ impl MySqlConfig {
         self.tls.as_ref()
     }
 
-    /// Where the server is, with the database and the table, for whoever compares.
+    /// The server's address with the database and the table, for comparison with others.
     pub(crate) fn server_and_database(&self) -> String {
         let database = self.options.get_database().unwrap_or_default();
         format!("mysql {}/{database}/{}", self.address().to_lowercase(), self.table)
     }
 
-    /// Where the server is, for error messages.
+    /// The server's address, for error messages.
     pub(crate) fn address(&self) -> String {
         match self.options.get_socket() {
             Some(path) => path.display().to_string(),

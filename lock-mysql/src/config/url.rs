@@ -11,7 +11,7 @@ use url::Url;
 
 use super::{Checks, MySqlConfig, Strategy, misconfigured};
 
-/// What a URL may say after its `?`, besides what the driver understands.
+/// The parameters that a URL may have after its `?`, besides those of the driver.
 const PARAMETERS: [&str; 11] = [
     "table",
     "connect_timeout",
@@ -25,7 +25,7 @@ const PARAMETERS: [&str; 11] = [
     "password_file",
     "password_env",
 ];
-/// What it says of the connection.
+/// The parameters of the driver, for the connection.
 const DRIVER_PARAMETERS: [&str; 9] = [
     "tls", "ca", "cert", "key", "ssl-mode", "ssl-ca", "ssl-cert", "ssl-key", "socket",
 ];

@@ -93,7 +93,8 @@ impl ControlConnections {
         }
     }
 
-    /// Whether the server of the control connection has this connection, too. True if it was [checked](Self::check) before.
+    /// Returns whether this connection and the control connection reach the same server. True if it was
+    /// [checked](Self::check) before.
     ///
     /// # Cancel safety
     /// May be dropped at any point.
@@ -231,7 +232,7 @@ impl ControlConnection {
         Ok(answer?)
     }
 
-    /// Whether anybody may still use it: each connection for locks keeps the registry by which its holds are monitored.
+    /// True if anybody may still use it: each connection for locks keeps the registry by which its holds are monitored.
     fn is_needed(&self) -> bool {
         // This one's and the monitor's.
         const OURS: usize = 2;

@@ -26,7 +26,7 @@ pub(crate) struct Dialer {
     terms: SessionTerms,
     /// The same with the roots of the operating system, once they were read.
     with_roots: OnceCell<MySqlConfig>,
-    /// Whether the server ever was reached: before, connecting is patient; after, failing fast lets the caller decide.
+    /// True if the server ever was reached. Before, connecting is patient; after, failing fast lets the caller decide.
     reached: AtomicBool,
     limiter: DialLimiter,
     last_answer: Arc<LastAnswer>,
@@ -204,7 +204,7 @@ impl Dialer {
         self.with_roots.get_or_try_init(roots).await
     }
 
-    /// Which certificate is wrong, if one is.
+    /// The error that names the wrong certificate, if one is wrong.
     fn tls_fault(&self, error: &io::Error) -> Option<Error> {
         let server = format!("the MySQL server at {}", self.config.address());
         let fault = self.config.tls().cloned().unwrap_or_default().fault(error, &server)?;

@@ -49,7 +49,7 @@ pub(crate) async fn non_mysql_answer(host: &str, port: u16, silence: Duration) -
     is_no_mysql_greeting(&answer).then_some(answer)
 }
 
-/// Whether these first bytes of a server's are none of MySQL's: a packet of some hundred bytes, number 0, of protocol
+/// True if these first bytes of a server are not those of MySQL: a packet of some hundred bytes, number 0, of protocol
 /// version 10 or an error. Too few bytes decide nothing.
 fn is_no_mysql_greeting(first: &[u8]) -> bool {
     match *first {

@@ -39,7 +39,7 @@ struct Shared {
     limiter: DialLimiter,
     members: Mutex<Vec<Arc<Member>>>,
     used: AtomicBool,
-    /// Whether a second connection is being made.
+    /// True if a second connection is being made.
     is_dialling: AtomicBool,
 }
 
@@ -74,7 +74,7 @@ impl ConnectionGroup {
         }))
     }
 
-    /// Whether it never had a connection.
+    /// True if it never had a connection.
     pub(crate) fn is_unused(&self) -> bool {
         !self.0.used.load(Ordering::Relaxed)
     }
@@ -105,7 +105,7 @@ impl ConnectionGroup {
         idle.find(|member| !member.session.has_ended()).cloned()
     }
 
-    /// Whether all connections have answered a short while ago.
+    /// True if all connections have answered a short while ago.
     pub(crate) fn is_fresh(&self) -> bool {
         let members = self.0.members.lock();
         members.len() >= self.0.ahead && members.iter().all(|member| member.is_fresh())
@@ -142,7 +142,7 @@ impl ConnectionGroup {
             return;
         };
         runtime.spawn(async move {
-            // Whoever needs one learns why there is none.
+            // A caller that needs a connection learns why there is none.
             while !dialling.0.is_complete() && dialling.0.open().await.is_ok() {}
         });
     }
@@ -241,7 +241,7 @@ impl Shared {
         self.members.lock().iter().any(|member| !member.session.has_ended())
     }
 
-    /// Whether there are as many connections as are made ahead, one of them good.
+    /// True if there are as many connections as are made ahead, one of them good.
     fn is_complete(&self) -> bool {
         self.good().is_some() && self.members.lock().len() >= self.ahead
     }
@@ -284,7 +284,7 @@ impl Member {
         &self.session
     }
 
-    /// Whether it served before, so that the server may have closed it since.
+    /// True if it served before, so that the server may have closed it since.
     pub(crate) fn is_reused(&self) -> bool {
         self.waiting.lock().answered.is_some()
     }

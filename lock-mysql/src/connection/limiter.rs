@@ -24,9 +24,9 @@ pub(super) struct DialLimiter {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Whether all may dial at once while the server is there.
+    /// True if all callers may dial at once while the server is there.
     parallel: bool,
-    /// Whether the last outcome was a connection, and none broke since.
+    /// True if the last dial made a connection, and none broke since.
     reached: bool,
     /// The number of dials that have begun.
     begun: u64,
@@ -231,7 +231,7 @@ mod tests {
         let first = dialled(limiter.step(0, now));
         limiter.end(first, Some(Err(failure())));
         assert!(matches!(limiter.step(0, now), Step::Failed(_)));
-        // Whoever came later has not asked yet.
+        // A later caller has not asked yet.
         assert!(matches!(limiter.step(first, now), Step::Wait(until) if until == now + DIAL_SPACING));
         let second = dialled(limiter.step(first, now + DIAL_SPACING));
         limiter.end(second, Some(Ok(())));

@@ -136,7 +136,7 @@ mod tests {
 
     use super::*;
 
-    /// Whether it was to ask the server itself since the last call.
+    /// True if the monitor was asked to check the server itself since the last call.
     fn was_checked(check: &Notify) -> bool {
         check.notified().now_or_never().is_some()
     }

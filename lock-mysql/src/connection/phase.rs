@@ -114,7 +114,7 @@ impl ReadOnlySpan {
         is_read_only.then_some(Self { since, asked })
     }
 
-    /// Whether it was so for as long as a hold may outlast it.
+    /// True if the server has been read-only for as long as a hold may outlast it.
     fn is_over(self, max_read_only: Duration) -> bool {
         self.asked.saturating_duration_since(self.since) >= max_read_only
     }

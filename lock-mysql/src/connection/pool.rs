@@ -30,7 +30,7 @@ pub(crate) struct Pool {
 pub(crate) struct PooledSession {
     /// `None` once it was taken out.
     session: Option<Arc<Session>>,
-    /// Whether it was used before, so that the server may have closed it meanwhile.
+    /// True if it was used before, so that the server may have closed it meanwhile.
     pub(crate) is_reused: bool,
 }
 

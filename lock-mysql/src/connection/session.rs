@@ -41,7 +41,7 @@ pub(crate) struct Session {
     commands: mpsc::UnboundedSender<Command>,
     task: AbortHandle,
     is_aborted: AtomicBool,
-    /// Whether anybody drives the runtime of the task. Only callers on that runtime know it without asking.
+    /// Checks whether anybody drives the runtime of the task. Only callers on that runtime know it without asking.
     runtime: Arc<RuntimeCheck>,
     permit: Arc<PermitSlot>,
     /// The hold that it carries, or carried last.
@@ -309,13 +309,13 @@ impl Session {
         self.abort();
     }
 
-    /// Whether it serves no command any more. One that was [aborted](Self::abort) would still take commands, and drop them,
-    /// until its runtime drops the task.
+    /// True if it serves no command any more. One that was [aborted](Self::abort) would still take commands, and drop
+    /// them, until its runtime drops the task.
     pub(crate) fn has_ended(&self) -> bool {
         self.is_aborted.load(Ordering::Acquire) || self.commands.is_closed()
     }
 
-    /// Whether the caller is on the runtime of its task.
+    /// True if the caller is on the runtime of its task.
     pub(crate) fn is_here(&self) -> bool {
         self.runtime.is_here()
     }

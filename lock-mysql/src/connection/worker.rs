@@ -36,7 +36,7 @@ pub(super) struct Worker {
     phase: Phase,
     /// The session's `wait_timeout`, where it is known.
     wait_timeout: Option<u64>,
-    /// Whether it stays open while it is idle.
+    /// True if it stays open while it is idle.
     keep_open: bool,
     identity: Identity,
     holds: Option<Arc<HoldRegistry>>,
@@ -293,7 +293,7 @@ impl Worker {
         flow
     }
 
-    /// Whether the connection still serves. If it does not, what it carries has ended.
+    /// Decides whether the connection still serves. If it does not, all that it carries has ended.
     fn continue_after<T>(&mut self, answer: &Result<T, SqlError>) -> ControlFlow<Exit> {
         match answer {
             // With the transaction, the row's lock is gone.

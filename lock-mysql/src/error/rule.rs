@@ -15,7 +15,7 @@ pub(crate) fn table_whose_rule_refused(error: &sqlx::Error, statement: &str) -> 
 }
 
 fn is_of_a_rule(number: u16, state: &str, message: &str, table: &str) -> bool {
-    /// What `SIGNAL` gives for a condition of the user's own, whatever number it sets.
+    /// The state of `SIGNAL` for a condition of the user's own, whatever number it sets.
     const USERS_OWN: &str = "45000";
     match number {
         // Signals, and what a trigger may not do.
@@ -37,7 +37,7 @@ fn changed_table(statement: &str) -> Option<&str> {
     statement[starts.min()?..].split('`').next()
 }
 
-/// Whether a message has this name, and not only as a part of another one.
+/// True if a message has this name, and not only as a part of another name.
 fn names(message: &str, table: &str) -> bool {
     let (message, table) = (message.to_ascii_lowercase(), table.to_ascii_lowercase());
     let is_part_of_name =

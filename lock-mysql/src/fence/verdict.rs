@@ -1,4 +1,4 @@
-//! What the fence's row says about a token.
+//! The verdict of the fence's row on a token.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::fmt;
 use lock_core::{Error, ErrorKind, FencingToken, Stale};
 use lock_kit::fence::{Entered, Role};
 
-/// What a holder does with the fence.
+/// The step of a holder at the fence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Enter,
@@ -18,7 +18,8 @@ pub(super) enum Step {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Row {
     pub(super) entered: Entered,
-    /// How often a writer has entered. It makes each of their transactions visible in the row, also those of one token.
+    /// The number of entries of writers. It makes each of their transactions visible in the row, also those of one
+    /// token.
     pub(super) entries: u64,
 }
 

@@ -238,7 +238,7 @@ impl Shared {
         request.sending();
         let limit = Some(self.config.response_timeout());
         let answer = self.run_job(&self.asking, member, job, limit).await;
-        // What had ended before was not sent.
+        // A member that had ended before did not send the job.
         if answer
             .as_ref()
             .err()

@@ -165,7 +165,7 @@ impl LeaseHold {
             false => LOCKED_PAUSES.iter(),
         };
         loop {
-            // Whoever calls decides how long to wait.
+            // The caller decides how long to wait.
             match shared.keep_on(job.clone(), None).await {
                 Ok(done) => {
                     if is_locked {

@@ -34,7 +34,8 @@ impl Shared {
         }
         let name = request.name();
         let enter = self.statements.enter_queue(name, rand::random_range(0..usize::MAX));
-        // Whoever was granted the name before this waiter had its entry has called nobody. They go out together, in this order.
+        // A client that was granted the name before this waiter had its entry does not wake this waiter. So the
+        // question is sent behind the entry, in one go.
         let (entered, marked) = tokio::join!(
             self.run(&self.asking, &member, enter),
             self.run(&self.asking, &member, self.statements.is_marked(name))

@@ -28,7 +28,7 @@ use crate::protocol::lease_table::sharing::is_kind;
 use crate::protocol::lease_table::{free_for, sleeper_lock, sleeper_of, wake};
 use crate::protocol::{Autocommit, Job, NO_SUCH_CONNECTION, StatementResult, column};
 
-/// Whether waiters of this process can be woken.
+/// The ways in which waiters of this process can be woken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Awaited {
     /// By this number.
@@ -174,11 +174,11 @@ impl Running {
                 Ok(Ok(done)) => match first_number(&done.result) {
                     // It slept to the end.
                     Ok(Some(0)) => false,
-                    // Whoever had the lock is gone: there is nothing to wait for.
+                    // The holder of the lock is gone, so there is nothing to wait for.
                     Ok(Some(_)) => return,
                     _ => true,
                 },
-                // Whoever is woken may not be known yet.
+                // The woken waiter may not be known yet.
                 Ok(Err(error)) if error.is_interrupted() => true,
                 _ => return self.pause(),
             };

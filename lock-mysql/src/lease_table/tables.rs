@@ -10,8 +10,8 @@ use crate::probe;
 use crate::protocol::column;
 use crate::tables::lease_tables;
 
-/// Whether `SYSDATE` goes on while a statement runs: the second column. The first one takes about a millisecond, and is no
-/// `SLEEP`, since that might last for as long as the clock is set back meanwhile.
+/// Selects, in the second column, whether `SYSDATE` runs during a statement. The first column takes about a
+/// millisecond. It is no `SLEEP`, since that might last for as long as the clock is set back meanwhile.
 const PASSING_TIME: &str = "SELECT CAST(BENCHMARK(10000,RAND()) AS SIGNED),CAST(SYSDATE(6)<>NOW(6) AS SIGNED)";
 
 impl Shared {

@@ -30,14 +30,14 @@ struct Registry {
 #[derive(Debug)]
 pub(super) struct Waiter {
     name: LockName,
-    /// Whether it waits to share the name.
+    /// True if it waits to share the name.
     shares: bool,
     /// The number of its refusals.
     refused: u32,
     /// The holder's label, when it was asked for last.
     label: Option<Arc<str>>,
     asked: Instant,
-    /// Whether the row has its mark.
+    /// True if the row has its mark.
     pub(super) is_marked: bool,
     /// The connection that has its queue entry, a named lock, or over which a request for one may be under way.
     pub(super) entry: Option<Arc<Session>>,
@@ -51,12 +51,12 @@ const LATE: Duration = Duration::from_millis(250);
 const FORGOTTEN: Duration = Duration::from_secs(600);
 
 impl Waits {
-    /// Whether this request was refused before.
+    /// True if this request was refused before.
     pub(super) fn contains(&self, waiter: HolderId) -> bool {
         self.0.lock().waiters.contains_key(&waiter)
     }
 
-    /// Whether the holder's label is to be asked for: it may have changed.
+    /// True if the holder's label has to be read: it may have changed.
     pub(super) fn needs_label(&self, waiter: HolderId) -> bool {
         const SOMETIMES: u32 = 16;
         let registry = self.0.lock();

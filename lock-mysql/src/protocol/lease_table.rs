@@ -29,7 +29,7 @@ pub(crate) struct LeaseStatements {
     leases: String,
     /// One row for each who shares a name.
     holders: String,
-    /// Where the tables are. Named locks are the server's, whatever the database.
+    /// The database of the tables. Named locks belong to the whole server.
     database: String,
 }
 
@@ -38,7 +38,7 @@ const TAKEN: u64 = 1 << 63;
 /// Set besides if the row has the mark of this waiter. No name stays taken for that long.
 const MARKED: u64 = 1 << 62;
 
-/// How many tokens a grant may reserve after its own.
+/// The most tokens that a grant may reserve after its own.
 const MOST_RESERVED: u32 = 16;
 
 macro_rules! micros_since_1970 {
@@ -66,17 +66,17 @@ macro_rules! earlier_clock {
 /// the hold to what its term allows by the clock since: the moment before the step says nothing about that.
 const EARLIER_CLOCK: &str = earlier_clock!();
 
-/// Whether nobody has the name.
+/// True if nobody has the name.
 const FREE: &str = concat!("(`holder` IS NULL OR `expires`<=", earlier_clock!(), ")");
 
-/// When the hold ends, if the clock may have been set back: no later than its own term allows.
+/// The end of the hold if the clock may have been set back: no later than its own term allows.
 const REPAIRED: &str = concat!("LEAST(`expires`,", micros_since_1970!("SYSDATE"), "+`term`)");
 
 /// The longest time for which a waiter's mark is believed, in microseconds. One that lasts longer is from before the clock
 /// was set back.
 const LONGEST_MARK: u64 = 10_000_000;
 
-/// Whether a waiter has its mark in the row.
+/// True if a waiter has its mark in the row.
 const IS_MARKED: &str = concat!(
     "(`wanted`>",
     micros_since_1970!("UTC_TIMESTAMP"),
@@ -85,7 +85,7 @@ const IS_MARKED: &str = concat!(
     "+10000000)"
 );
 
-/// What a request writes into the row. Read from the request just before it is sent.
+/// The values that a request writes into the row. Read from the request just before it is sent.
 #[derive(Clone, Debug)]
 pub(crate) struct LeaseTerms {
     holder: HolderId,
@@ -108,16 +108,16 @@ pub(crate) enum Acquired {
 pub(crate) struct Taken {
     /// For so long, if nothing renews it.
     pub(crate) rest: Duration,
-    /// Whether the row has the mark of this waiter: it is woken when the name is free.
+    /// True if the row has the mark of this waiter, which is woken when the name is free.
     pub(crate) is_marked: bool,
 }
 
-/// What a waiter writes into a row that has no other waiter's mark.
+/// The mark that a waiter writes into a row that has no other waiter's mark.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mark {
-    /// How long it counts.
+    /// The time for which it counts.
     pub(crate) lasts: Duration,
-    /// Which connection is to be woken; 0 for none.
+    /// The connection to wake; 0 for none.
     pub(crate) sleeper: u64,
 }
 
@@ -132,7 +132,7 @@ pub(crate) fn wake(sleeper: u64) -> String {
     format!("KILL QUERY IS_USED_LOCK({})", sleeper_lock(sleeper))
 }
 
-/// What a renewal does about rows that somebody else has locked. It never waits for them.
+/// The treatment of rows that another session has locked, in a renewal. It never waits for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rows {
     /// Leaves them out: a hold that was not renewed may be lost or not.
@@ -153,7 +153,7 @@ impl LeaseTerms {
         }
     }
 
-    /// How many tokens come with this one, its own included.
+    /// The number of tokens that come with this one, its own included.
     pub(crate) fn reserved(&self, token: FencingToken) -> u32 {
         let after = u64::from(self.reserved_after()).min(LAST_TOKEN - token.as_u64());
         1 + u32::try_from(after).unwrap_or(0)
@@ -202,7 +202,7 @@ impl LeaseStatements {
         }
     }
 
-    /// Where the tables are. Some servers tell databases apart by case, and some do not: where they do, two databases may share
+    /// Sets the database of the tables. Some servers tell databases apart by case. On those, two databases may share
     /// their queue entries.
     pub(crate) fn in_database(self, database: &str) -> Self {
         Self {
@@ -279,8 +279,8 @@ impl LeaseStatements {
         )
     }
 
-    /// Who among those who wait for these names has something to do: the waiter with the mark of a free name, and for a name
-    /// without a mark all. [`free_for`] reads a row.
+    /// Selects the waiters that may acquire one of these names: the waiter whose mark a free name has, and all waiters
+    /// for a name without a mark. [`free_for`] reads a row.
     pub(crate) fn free_for(&self, names: &[LockName]) -> String {
         let names: Vec<String> = names.iter().map(name_literal).collect();
         format!(
@@ -318,7 +318,7 @@ impl LeaseStatements {
         list_statement(&self.leases, &is_used, from, at_most)
     }
 
-    /// Who has the name, a row for each; no row: nobody.
+    /// Selects the holders of the name, a row for each. No row: the name is free.
     pub(crate) fn holders(&self, name: &LockName) -> String {
         let (literal, leases, holders) = (name_literal(name), &self.leases, &self.holders);
         format!(
@@ -332,7 +332,7 @@ impl LeaseStatements {
     }
 }
 
-/// Whether the name is kept for a waiter other than this one.
+/// True if the name is kept for a waiter other than this one.
 fn others_wait(holder: HolderId) -> String {
     format!("(`wanted`>{NOW} AND `wanted`<={NOW}+{LONGEST_MARK} AND NOT `waiter`<=>'{holder}')")
 }

@@ -32,7 +32,7 @@ pub(crate) fn page(rows: &[MySqlRow], from: &ListFrom, at_most: usize) -> Result
     let mut last = None;
     for row in rows {
         let (name, is_used) = read(row).map_err(SqlError::into_lock_error)?;
-        // What is no name was made by somebody else.
+        // A row that is not a valid name was made by somebody else.
         if is_used && let Ok(name) = LockName::new(&name) {
             names.push(name);
         }

@@ -22,8 +22,8 @@ pub(crate) struct Statements {
 /// Set in an answer when its token is ahead of the server's clock: a bit that no token has.
 const AHEAD_OF_CLOCK: u64 = 1 << 63;
 
-/// How many tokens after its own belong to each grant, whether the hold is passed on under them or not. The row has the
-/// grant's own token, and the next grant skips the others.
+/// The number of tokens after its own that belong to each grant, whether the hold is passed on under them or not. The
+/// row has the grant's own token, and the next grant skips the others.
 ///
 /// If a transaction is rolled back, its token is not in the row any more. The tokens of passes lie behind the server's clock
 /// all the same, and so before the next grant's: the grant's own token is not ahead of the clock, and a hold is passed on for
@@ -42,26 +42,27 @@ pub(crate) const HOLDER: usize = 2;
 /// The one that has a row if the lock is had.
 pub(crate) const LOCKED: usize = 5;
 
-/// What is set in each session besides: a statement does not wait for a backup's global read lock or an `ALTER TABLE`, which may
-/// in turn wait for the locks that are held.
+/// Settings of each session besides: a statement does not wait for a backup's global read lock or an `ALTER TABLE`,
+/// which may in turn wait for the locks that are held.
 pub(crate) const SESSION_SETTINGS: &str = ",lock_wait_timeout=1";
 
-/// What a holder writes into the row besides its connection.
+/// The values that a holder writes into the row besides its connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AcquireTerms<'a> {
     pub(crate) ttl: Duration,
-    /// Whether it ends with its ttl. The end of a hold that can be renewed is not written down: a renewal writes nothing.
+    /// True if the hold ends with its ttl. The end of a hold that can be renewed is not written down: a renewal writes
+    /// nothing.
     pub(crate) fixed: bool,
     pub(crate) label: Option<&'a str>,
     /// The token must be larger than this one.
     pub(crate) floor: Option<FencingToken>,
 }
 
-/// What a holder has written into the row that it keeps locked.
+/// The values that a holder has written into the row that it keeps locked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Acquired {
     pub(crate) token: FencingToken,
-    /// Whether the token is ahead of the server's clock.
+    /// True if the token is ahead of the server's clock.
     pub(crate) ahead: bool,
 }
 
@@ -258,7 +259,8 @@ impl Statements {
         list_statement(locks, &is_used, from, at_most)
     }
 
-    /// Who holds it, alone or as readers; no row: nobody. In a session that reads what others have not committed.
+    /// Selects the holders, one or several readers; no row: the name is free. For a session that reads uncommitted
+    /// data.
     pub(crate) fn holders(&self, name: &LockName) -> String {
         let (locks, readers, name) = (&self.locks, readers_prefix(name), name_literal(name));
         format!(
@@ -330,8 +332,8 @@ impl Statements {
     }
 }
 
-/// What the keys of all readers of a name begin with. No name has the byte 0xff, as names are UTF-8; and with a whole name in
-/// it, a key would be too long.
+/// The beginning of the keys of all readers of a name. No name has the byte 0xff, as names are UTF-8. A key with the
+/// whole name would be too long.
 fn readers_prefix(name: &LockName) -> String {
     format!("CONCAT(x'ff',UNHEX(SHA2({},256)))", name_literal(name))
 }

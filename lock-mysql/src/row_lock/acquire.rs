@@ -260,7 +260,7 @@ impl Shared {
                 .execute(self.statements.commit_token(request.name(), acquired.token), None)
                 .await
                 .map_err(RequestError::into_lock_error)?;
-            // That the row is still ours must be newer than that.
+            // The proof that the row is still ours must be newer than that commit.
             answer = session
                 .run("SELECT 1".to_owned(), Some(ttl), self.client.response_timeout())
                 .await?;

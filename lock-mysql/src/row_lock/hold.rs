@@ -138,7 +138,7 @@ impl RowHold {
         let limit = shared.client.response_timeout();
         let error = match self.session.release(self.request.holder(), sql, limit).await {
             Ok(()) => {
-                // Whoever takes it from the pool must have it alone, however often this was called for the same id.
+                // A session in the pool must have one owner, however often this was called for the same id.
                 if shared.claims.remove(self.request.holder()) {
                     shared.client.pool.give_back(self.session.clone());
                 }

@@ -28,8 +28,8 @@ const SILENT_AFTER_ROUND_TRIPS: u32 = 5;
 /// The pause after a ping that failed.
 const PING_PAUSE: Duration = Duration::from_millis(100);
 
-/// When the request's time is up, the server ends the wait by itself, and its answer is on its way: so long and twice as
-/// many round trips may it take before the connection is ended instead.
+/// When the request's time is up, the server ends the wait by itself, and its answer is on its way. The answer may take
+/// this time and two round trips before the connection is ended instead.
 const END_OF_WAIT_AFTER: Duration = Duration::from_millis(200);
 
 /// The end of a wait.

@@ -115,7 +115,7 @@ impl Worker {
 }
 
 impl Renewal {
-    /// Whether one statement can renew both.
+    /// True if one statement can renew both.
     fn goes_with(&self, other: &Self) -> bool {
         let kind = |renewal: &Self| (renewal.hold.ttl, renewal.hold.is_shared);
         !self.hold.is_alone && !other.hold.is_alone && kind(self) == kind(other)

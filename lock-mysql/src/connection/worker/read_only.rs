@@ -12,7 +12,7 @@ impl Worker {
         }
     }
 
-    /// Whether the server has been read-only for longer than a hold may outlast that. `answer`: to
+    /// True if the server has been read-only for longer than a hold may outlast that. `answer` is the answer to
     /// [`asks_of_hold`](Self::asks_of_hold).
     pub(super) fn is_read_only_for_too_long(&mut self, answer: &Answer) -> bool {
         // A server that does not say is taken for one that writes.

@@ -11,8 +11,8 @@ use super::{
 };
 use crate::names::name_literal;
 
-/// Whether this statement has granted the name, for the assignments behind that of the token: a new token is larger than all
-/// that were reserved, and that of a row is not.
+/// True if this statement has granted the name, for the assignments behind that of the token. A new token is larger
+/// than all reserved ones, and a row's token is not.
 const GRANTED: &str = "`token`>`last_token`";
 
 impl LeaseStatements {

@@ -1,4 +1,4 @@
-//! What the server answers to the statements of the lease table.
+//! The server's answers to the statements of the lease table.
 
 use std::time::{Duration, SystemTime};
 
@@ -12,7 +12,7 @@ use crate::protocol::{StatementResult, column};
 
 const TOKEN: &str = "token from 1 to 2^63 - 1";
 
-/// Whether the name was granted.
+/// The result of an acquire.
 pub(crate) fn acquired(result: &StatementResult) -> Result<Acquired, SqlError> {
     let answer = result.last_insert_id;
     if answer & TAKEN != 0 {
@@ -24,7 +24,7 @@ pub(crate) fn acquired(result: &StatementResult) -> Result<Acquired, SqlError> {
     token(result).map(Acquired::Granted)
 }
 
-/// Whether a release ended a hold, and which connection is to be [woken](super::wake); 0 for none.
+/// Returns whether a release ended a hold, and the connection to [wake](super::wake); 0 for none.
 pub(crate) fn released(result: &StatementResult) -> (bool, u64) {
     match result.matched {
         0 => (false, 0),
@@ -82,7 +82,7 @@ fn mode(permits: Option<i64>, of: Option<i64>) -> Result<Mode, SqlError> {
     Ok(Mode::Permits(permits))
 }
 
-/// Whether what was asked for in one number is so.
+/// Reads a truth value that was selected as one number.
 pub(crate) fn holds(result: &StatementResult) -> Result<bool, SqlError> {
     const WHAT: &str = "truth value";
     let row = result.rows.first().ok_or(SqlError::UnexpectedAnswer(WHAT))?;

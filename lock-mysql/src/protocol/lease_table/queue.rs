@@ -12,7 +12,7 @@ use lock_core::LockName;
 use super::{IS_MARKED, LeaseStatements};
 use crate::names::name_literal;
 
-/// How many processes have an entry at a time.
+/// The most processes that have an entry at a time.
 const ENTRIES: usize = 16;
 
 impl LeaseStatements {
@@ -41,7 +41,7 @@ impl LeaseStatements {
         format!("KILL QUERY IS_USED_LOCK(CONCAT('{SLEEPER_OF}',{connection}))")
     }
 
-    /// Whether a waiter has its mark in the row. [`holds`](super::holds) reads the answer.
+    /// Selects whether a waiter has its mark in the row. [`holds`](super::holds) reads the answer.
     pub(crate) fn is_marked(&self, name: &LockName) -> String {
         format!(
             "SELECT CAST(COALESCE(MAX({IS_MARKED}),0) AS SIGNED) FROM `{}` WHERE `name`={}",

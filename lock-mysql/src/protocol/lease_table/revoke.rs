@@ -14,9 +14,9 @@ use crate::protocol::{StatementResult, column};
 /// A hold that was revoked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RevokedHold {
-    /// How long it would have lasted.
+    /// The time for which it would have lasted.
     pub(crate) lease_left: Duration,
-    /// Which connection is to be [woken](super::wake); 0 for none.
+    /// The connection to [wake](super::wake); 0 for none.
     pub(crate) sleeper: u64,
 }
 

@@ -30,7 +30,7 @@ use crate::error::SqlError;
 use crate::names::name_literal;
 use crate::protocol::StatementResult;
 
-/// How a name is shared.
+/// The ways to share a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sharing {
     Readers,
@@ -46,11 +46,11 @@ pub(super) const ENDED: u64 = 1 << 63;
 /// The server's clock at this very moment: a statement that waited for a row reads it after that.
 const CLOCK: &str = micros_since_1970!("SYSDATE");
 
-/// Whether the row that was locked says that the name is shared.
+/// True if the locked row shows that the name is shared.
 pub(super) const IS_SHARED: &str = "(@holder IN ('shared','permits') AND @expires>@now)";
 
 impl Sharing {
-    /// How a request in this mode shares the name; `None`: it does not.
+    /// The way in which a request in this mode shares the name; `None`: it does not.
     ///
     /// # Errors
     /// [`ErrorKind::Unsupported`] for other modes.
@@ -81,7 +81,7 @@ impl Sharing {
         }
     }
 
-    /// Whether it fits with those who share the name, as `rules::fits` decides.
+    /// True if it fits with all who share the name, as `rules::fits` decides.
     fn fits(self) -> String {
         match self {
             Self::Readers => "@holder='shared'".to_owned(),
@@ -91,8 +91,9 @@ impl Sharing {
         }
     }
 
-    /// Whose mark a waiter leaves, and where. Readers enter together, so they have one mark. So do requests for one permit
-    /// of several, which any permit that comes back serves: they keep the name from others, but no permits from each other.
+    /// The mark that a waiter leaves, and its column. Readers enter together, so they have one mark. Requests for one
+    /// permit of several also have one mark, since any returned permit serves them: they keep the name from other
+    /// modes, but no permits from each other.
     fn mark(self, holder: HolderId) -> (String, &'static str) {
         match self {
             Self::Readers => ("'shared'".to_owned(), "1"),
@@ -329,12 +330,12 @@ impl LeaseStatements {
     }
 }
 
-/// Whether this is the mark that those have in common who wait to share a name.
+/// True if this is the common mark of waiters that share a name.
 pub(crate) fn is_kind(waiter: &[u8]) -> bool {
     matches!(waiter, b"shared" | b"permits")
 }
 
-/// Whether the name was granted; `None`: it has no row yet.
+/// Returns whether the name was granted; `None`: it has no row yet.
 pub(crate) fn shared(result: &StatementResult) -> std::result::Result<Option<Acquired>, SqlError> {
     match result.matched {
         0 => Ok(None),
@@ -342,17 +343,17 @@ pub(crate) fn shared(result: &StatementResult) -> std::result::Result<Option<Acq
     }
 }
 
-/// Whether there was a hold to downgrade.
+/// Returns whether there was a hold to downgrade.
 pub(crate) fn downgraded(result: &StatementResult) -> bool {
     result.matched > 0 && result.last_insert_id > 0
 }
 
-/// Whether there was a hold whose token to raise.
+/// Returns whether there was a hold whose token was raised.
 pub(crate) fn raised(result: &StatementResult) -> bool {
     downgraded(result)
 }
 
-/// Whether there was a hold to end, and which connection is to be [woken](super::wake) as the name is free; 0 for none.
+/// Returns whether there was a hold to end, and the connection to [wake](super::wake) as the name is free; 0 for none.
 pub(crate) fn shared_released(result: &StatementResult) -> (bool, u64) {
     match result.matched {
         0 => (false, 0),

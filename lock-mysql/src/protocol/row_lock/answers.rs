@@ -1,4 +1,4 @@
-//! What the server answers to the statements of the row lock.
+//! The server's answers to the statements of the row lock.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::protocol::{Answer, column};
 
 const TOKEN: &str = "token from 1 to 2^63 - 1";
 
-/// How the row was taken, from what the UPDATE of that number did; `None`: there is no such row yet.
+/// The acquired row, from the effect of the UPDATE of that number; `None`: there is no such row yet.
 pub(crate) fn acquired(answer: &Answer, statement: usize) -> Result<Option<Acquired>, SqlError> {
     let Some(update) = answer.results.get(statement).filter(|update| update.matched > 0) else {
         return Ok(None);

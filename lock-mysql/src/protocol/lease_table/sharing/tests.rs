@@ -105,7 +105,7 @@ fn permits_fit_within_the_limit_of_the_request() {
         statements[7].contains("`holder`=IF(@granted>0,'permits',"),
         "{statements:?}"
     );
-    // Who waits for one permit leaves a mark for other modes alone, and who waits for several a mark of its own.
+    // A waiter for one permit leaves a mark for other modes only. A waiter for several leaves a mark of its own.
     let mark = Some(Mark {
         lasts: Duration::from_millis(300),
         sleeper: 7,
