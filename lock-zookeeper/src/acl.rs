@@ -6,7 +6,7 @@ use zookeeper_client::{Client, Error as DriverError};
 use crate::config::ZooKeeperConfig;
 use crate::protocol::acls;
 
-/// How many directories are worked on at a time.
+/// The number of directories that are changed at a time.
 const AT_A_TIME: usize = 64;
 
 /// Gives the root path and all nodes under it the ACL of this configuration, as of this connection's identities.

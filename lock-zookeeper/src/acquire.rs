@@ -24,10 +24,10 @@ mod task_end;
 mod token;
 mod wait;
 
-/// How often a request learns why there is no session.
+/// The interval at which a request reports why there is no session.
 const REPORT: Duration = Duration::from_millis(100);
 
-/// What one session answers.
+/// The answer of one session.
 enum Answer {
     Attempt(Attempt),
     /// Nothing is known: another session may answer.

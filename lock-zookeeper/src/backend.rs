@@ -72,7 +72,7 @@ impl ZooKeeperBackend {
 }
 
 impl ZooKeeperBackend {
-    /// Whether the sessions are connected, at this moment. Does no I/O.
+    /// Returns the state of the sessions at this moment. Does no I/O.
     pub fn state(&self) -> ConnectionState {
         self.client.sessions.states().state()
     }

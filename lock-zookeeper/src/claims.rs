@@ -23,7 +23,7 @@ use crate::connection::{Room, Session};
 
 mod grant;
 
-/// How many ids of ended acquisitions are remembered, so that none begins again.
+/// The number of ids of ended acquisitions that are remembered, so that none begins again.
 const RETIRED: usize = 1024;
 
 /// Numbers the tasks that work on a claim, one after the other.
@@ -43,7 +43,7 @@ pub(crate) enum Stage {
     Ended(Outcome),
 }
 
-/// How the task ended.
+/// The outcome of the task.
 #[derive(Clone, Debug)]
 pub(crate) enum Outcome {
     /// Another holder has the lock, and nothing is left.
@@ -70,9 +70,9 @@ pub(crate) struct Claim {
     progress: watch::Sender<Progress>,
     /// Set when the caller abandons the acquisition.
     pub(crate) undo: watch::Sender<bool>,
-    /// How many handles to its hold are alive.
+    /// The number of handles to its hold that are alive.
     handles: AtomicUsize,
-    /// Whether its caller was told of the grant.
+    /// True if its caller has received the grant.
     was_received: AtomicBool,
 }
 
@@ -83,7 +83,7 @@ struct Progress {
     /// The session of that task.
     session: Option<Arc<Session>>,
     stage: Stage,
-    /// Whether a node of it may be at the server.
+    /// True if a node of it may be at the server.
     leftover: bool,
     /// The room that its node takes in the session.
     room: Option<Room>,
@@ -144,7 +144,7 @@ impl Claim {
         self.lease.borrow().lose(LostCause::NotHeld);
     }
 
-    /// Whether a node of it may be at the server.
+    /// True if a node of it may be at the server.
     pub(crate) fn has_leftover(&self) -> bool {
         self.progress.borrow().leftover
     }
@@ -201,7 +201,7 @@ impl Claim {
         }
     }
 
-    /// How the task ended, or `None` if it has not ended within `limit`.
+    /// The outcome of the task, or `None` if it has not ended within `limit`.
     pub(crate) async fn outcome(&self, limit: Duration) -> Option<Outcome> {
         let mut progress = self.progress.subscribe();
         match timeout(limit, progress.wait_for(Progress::has_no_task)).await {
@@ -288,7 +288,7 @@ struct Registry {
 }
 
 impl Claims {
-    /// Whether the id was released or abandoned.
+    /// True if the id was released or abandoned.
     pub(crate) fn is_retired(&self, holder: HolderId) -> bool {
         self.0.lock().retired.contains(&holder)
     }

@@ -1,4 +1,4 @@
-//! Where the servers are and how to talk to them.
+//! The addresses of the servers, and the options of their use.
 
 use std::fmt;
 use std::time::Duration;
@@ -22,7 +22,7 @@ const SESSION_TIMEOUTS: std::ops::RangeInclusive<Duration> = Duration::from_mill
 
 const SESSIONS: std::ops::RangeInclusive<usize> = 1..=64;
 
-/// What proves that a session lives: the request that the backend sends twelve times in a session timeout.
+/// The proof that a session lives: the request that the backend sends twelve times in a session timeout.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HeartbeatKind {
@@ -36,7 +36,7 @@ pub enum HeartbeatKind {
     Write,
 }
 
-/// How to reach a ZooKeeper ensemble, from a URL or step by step.
+/// The addresses of a ZooKeeper ensemble and the options of its use, from a URL or step by step.
 ///
 /// `zookeeper[+tls]://[user:password@]host[:port][,host[:port]...][/root/path][?parameter=value&...]`
 ///
@@ -144,7 +144,7 @@ impl ZooKeeperConfig {
         self
     }
 
-    /// What proves that a session lives. Defaults to [`HeartbeatKind::Sync`].
+    /// Sets the proof that a session lives. Defaults to [`HeartbeatKind::Sync`].
     #[must_use]
     pub fn with_heartbeat(mut self, heartbeat: HeartbeatKind) -> Self {
         self.heartbeat = heartbeat;
@@ -302,7 +302,7 @@ impl fmt::Debug for ZooKeeperConfig {
             #[cfg(feature = "tls")]
             tls,
         } = self;
-        // What is not valid may hold a password in a wrong place.
+        // An invalid value may hold a password in a wrong place.
         let servers: Vec<_> = servers.iter().map(|server| parse_server(server)).collect();
         let user = user.as_ref().and_then(|user| user.split(':').next());
         let mut shown = f.debug_struct("ZooKeeperConfig");

@@ -11,7 +11,7 @@ use crate::connection::MAX_PATH_BYTES;
 /// The pause before a request is repeated, so that an odd answer cannot make a busy loop.
 pub(crate) const RETRY_DELAY: Duration = Duration::from_millis(50);
 
-/// What a driver's error says about the request that failed.
+/// The effect of a driver's error on the request that failed.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
     /// The server rejected it: it has not taken effect and will not.

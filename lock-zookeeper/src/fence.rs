@@ -68,7 +68,8 @@ struct Nodes {
     fence: String,
 }
 
-/// What an enter has read: the newest tokens, the version of their node, and the node's children.
+/// The state of the fence that an enter has read: the newest tokens, the version of their node, and the node's
+/// children.
 struct State {
     entered: Entered,
     version: i32,

@@ -31,7 +31,7 @@ pub(crate) struct ZooKeeperHold {
     grant: Arc<Grant>,
     /// The grant's token, or a later one if the hold was passed on.
     token: FencingToken,
-    /// How many tokens are left, its own included.
+    /// The number of reserved tokens that are left, this one included.
     reserved: u32,
     lease: Lease,
 }

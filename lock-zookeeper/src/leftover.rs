@@ -14,10 +14,10 @@ use zookeeper_client::{Client, Error as DriverError, Stat};
 use crate::connection::Session;
 use crate::protocol::{self, NodeData, Passed, ServerTime};
 
-/// How many directories are listed at a time, with a pause after that.
+/// The number of directories that are listed at a time, with a pause after that.
 const AT_A_TIME: usize = 64;
 const PAUSE: Duration = Duration::from_secs(1);
-/// How many directories one sweep lists.
+/// The most directories that one sweep lists.
 const MOST: usize = 4096;
 /// The time from the beginning of one sweep to the next.
 const AGAIN: Duration = Duration::from_secs(120);
@@ -38,7 +38,7 @@ impl KeptNode {
         }
     }
 
-    /// Whether its time has passed at `now`. `None` if nobody knows, as after an election.
+    /// True if its time has passed at `now`. `None` if nobody knows, as after an election.
     pub(crate) fn is_over(&self, now: ServerTime) -> Option<bool> {
         let written = ServerTime {
             zxid: self.stat.mzxid,

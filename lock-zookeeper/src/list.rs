@@ -10,10 +10,11 @@ use zookeeper_client::{Client, Error as DriverError};
 use crate::connection::Session;
 use crate::{error, names, status};
 
-/// How many directories a page looks at. It is short if so many have no queue: the server removes them a minute later.
+/// The most directories of a page. A page is short if most of them have no queue: the server removes those a minute
+/// later.
 const MOST: usize = 1024;
 
-/// How many of them are listed at a time.
+/// The number of directories that are listed at a time.
 const AT_ONCE: usize = 64;
 
 /// The next names. The directories are listed in the order of their names in ZooKeeper, which no coming and going changes.

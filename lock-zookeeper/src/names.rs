@@ -1,11 +1,11 @@
-//! How a lock's name becomes one component of a ZooKeeper path.
+//! The encoding of a lock's name as one component of a ZooKeeper path.
 
 use std::fmt::Write;
 
 use lock_core::LockName;
 
-/// What stands for itself. All else is written as `%XX`, byte by byte: `/` and control characters are illegal in a
-/// component, and so is much of Unicode.
+/// The characters that stand for themselves, besides letters and digits. All others are written as `%XX`, byte by byte:
+/// `/` and control characters are illegal in a component, and so is much of Unicode.
 const PLAIN: &[u8] = b"-_~:@=+,";
 
 /// The component for a name: injective, since `%` is escaped too, and at most three times as long.

@@ -15,12 +15,12 @@ mod guarantees;
 #[cfg(feature = "tls")]
 mod tls;
 
-/// How the answer of a ZooKeeper that serves begins.
+/// The beginning of the answer of a ZooKeeper that serves.
 const VERSION: &[u8] = b"Zookeeper version";
 /// The limit for the connection, and for the answer to either text.
 const ANSWER_LIMIT: Duration = Duration::from_millis(500);
 
-/// What kind of server answers.
+/// The kind of server that answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ServerMode {
     /// A server without an ensemble: it counts every request as a sign of life.

@@ -15,7 +15,7 @@ mod minimum;
 mod node_data;
 mod places;
 
-/// How many tokens there are for each transaction id: that of a grant, and those of the passes after it.
+/// The number of tokens of each transaction id: that of a grant, and those of the passes after it.
 pub(crate) const TOKENS_PER_ZXID: i64 = 16;
 
 /// The token of a grant on this transaction id, with this token offset. `None` if it is too large.
@@ -71,7 +71,7 @@ pub(crate) fn offset_data(offset: i64) -> Vec<u8> {
     }
 }
 
-/// How many tokens there are for a grant that asks for so many, its own included.
+/// The number of tokens of a grant that asks for `asked`, its own included.
 pub(crate) fn reserved(asked: u32) -> u32 {
     asked.clamp(1, TOKENS_PER_ZXID as u32)
 }
@@ -81,7 +81,7 @@ pub(crate) fn create_options(config: &ZooKeeperConfig, mode: CreateMode) -> Crea
     mode.with_acls(acls(config))
 }
 
-/// Who may access the nodes.
+/// The clients that may access the nodes.
 pub(crate) fn acls(config: &ZooKeeperConfig) -> Acls<'static> {
     match config.has_open_acl() {
         true => Acls::anyone_all(),

@@ -53,13 +53,13 @@ enum Found<'a> {
     Nobody,
 }
 
-/// Which holder has the token. A hold has the numbers behind its token as well, for passes within its process.
+/// The holder that has the token. A hold also has the numbers behind its token, for passes within its process.
 fn find(holders: &[HolderStatus], token: FencingToken) -> Found<'_> {
     let has_token = |first: FencingToken| {
         let behind = token.as_i64().checked_sub(first.as_i64());
         behind.is_some_and(|behind| (0..TOKENS_PER_ZXID).contains(&behind))
     };
-    // What a minimum hold has left is no hold.
+    // The rest of a minimum hold does not count as a hold.
     let entries = holders
         .iter()
         .filter_map(|holder| Some((holder.id.as_deref()?, holder.token)));

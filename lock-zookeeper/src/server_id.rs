@@ -1,4 +1,4 @@
-//! What tells a server or an ensemble from all others.
+//! The id of a server or an ensemble, which no other has.
 
 use lock_core::Result;
 use zookeeper_client::{Error as DriverError, Stat};

@@ -1,11 +1,11 @@
-//! Whether the servers are there, for programs that want to know without a lock.
+//! The state of the connections, for programs that want to know it without a lock.
 
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-/// Whether a backend's sessions are connected: the worst of them counts. See
+/// The state of a backend's sessions: the worst of them counts. See
 /// [`watch_state`](crate::ZooKeeperBackend::watch_state).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -52,11 +52,11 @@ impl StateReporter {
     }
 }
 
-/// What the states of all sessions come to.
+/// The states of all sessions in one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Summary {
     state: ConnectionState,
-    /// How many sessions have ended.
+    /// The number of sessions that have ended.
     ended: u64,
 }
 

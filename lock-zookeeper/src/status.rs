@@ -1,4 +1,4 @@
-//! Who has a lock, and how many wait, as the server has it now.
+//! The holders and the number of waiters of a lock, as the server has them now.
 
 use std::time::{Duration, SystemTime};
 
@@ -13,7 +13,7 @@ use crate::leftover::{KeptNode, server_time};
 use crate::protocol::{self, NodeData};
 use crate::{error, names};
 
-/// How many waiters' nodes are read at a time.
+/// The number of waiters' nodes that are read at a time.
 const AT_ONCE: usize = 64;
 
 /// Reads the status. All of it is as of one list, but for those who have left since.
@@ -111,14 +111,14 @@ fn free() -> (LockStatus, Vec<(String, Mode)>) {
     (LockStatus::free().with_waiting(0), Vec::new())
 }
 
-/// Whether anybody holds the name of this directory, or waits for it. A kept node that is over holds nothing.
+/// True if anybody holds the name of this directory, or waits for it. A kept node that is over holds nothing.
 pub(crate) async fn is_taken(client: &Client, path: &str, children: &[String]) -> Result<bool> {
     let (holders, waiters) = protocol::holders(children, None);
     let is_over = holders.len() == 1 && waiters.is_empty() && only_kept_is_over(client, path, children).await?;
     Ok(!holders.is_empty() && !is_over)
 }
 
-/// Whether the only queue entry is a kept node that is over.
+/// True if the only queue entry is a kept node that is over.
 async fn only_kept_is_over(client: &Client, path: &str, children: &[String]) -> Result<bool> {
     let [kept] = protocol::left_kept(children)[..] else {
         return Ok(false);
@@ -173,7 +173,8 @@ impl Directory {
         protocol::token(base, self.offset?)
     }
 
-    /// When the hold with this token was granted, if the token's transaction is the creation of its node or the last write of it.
+    /// The time of the grant of the hold with this token, if the token's transaction is the creation of its node or the
+    /// last write of it.
     fn since(&self, token: FencingToken, node: &Stat) -> Option<SystemTime> {
         let at = |zxid| protocol::token(zxid, self.offset?);
         let token = Some(token);

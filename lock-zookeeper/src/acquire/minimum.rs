@@ -25,11 +25,11 @@ use crate::error::{self, Failure};
 use crate::hold::keep::{Keep, OwnNode};
 use crate::protocol::{self, NodeData, Passed, ServerTime};
 
-/// How much later each waiter looks after a kept node than the one before it, unless it is the next. Those before it may be
-/// clients that know of no kept nodes.
+/// Each waiter looks after a kept node by this much later than the one before it, unless it is the next. The waiters
+/// before it may be clients that do not know kept nodes.
 const LOOK_LATER: Duration = Duration::from_secs(1);
 
-/// What a waiter finds in front of the queue.
+/// The kept node that a waiter finds at the front of the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kept {
     /// No kept node, or one that is not ours to end.
@@ -177,7 +177,7 @@ impl ClaimTask {
         ))
     }
 
-    /// What an error in a request for a kept node means.
+    /// The meaning of an error in a request for a kept node.
     async fn kept_changed(&self, error: DriverError) -> Step<Kept> {
         match (error::classify(&error), error) {
             (_, DriverError::NoNode | DriverError::BadVersion) => Ok(Kept::Changed),
@@ -187,7 +187,7 @@ impl ClaimTask {
         }
     }
 
-    /// When this task first read the kept node as it stands.
+    /// The moment when this task first read the kept node in its current state.
     fn seen_at(&mut self, name: &str, mzxid: i64) -> Instant {
         match &self.seen {
             Some(seen) if seen.name == name && seen.mzxid == mzxid => seen.at,

@@ -51,7 +51,7 @@ pub(super) struct Node {
     pub(super) czxid: i64,
     /// The same, with the leader's time.
     pub(super) created: ServerTime,
-    /// When we had received that.
+    /// The moment when this process had received that time.
     pub(super) created_read: Instant,
     /// The connection over which it was created; none if the answer got lost.
     pub(super) created_over: Weak<Connection>,
@@ -220,9 +220,9 @@ impl ClaimTask {
 
     /// Finds our node after an ambiguous failure: the one that this session owns. Deletes nodes of earlier sessions.
     ///
-    /// What was sent on the broken connection cannot arrive later: a server closes a session's old connection before it
-    /// lets it have a new one, the leader refuses what a session sent through another server, and the `sync` goes
-    /// behind whatever the leader has accepted.
+    /// A request that was sent on the broken connection cannot arrive later. A server closes a session's old connection
+    /// before it lets it have a new one, and the leader refuses requests that a session sent through another server.
+    /// The `sync` follows all that the leader has accepted.
     pub(super) async fn find_node(&mut self) -> Step<()> {
         'again: loop {
             let connection = self.session.connected().await?;
@@ -301,7 +301,7 @@ impl ClaimTask {
     }
 }
 
-/// When a node was created.
+/// The time at which a node was created.
 pub(super) fn creation(stat: &Stat) -> ServerTime {
     ServerTime {
         zxid: stat.czxid,

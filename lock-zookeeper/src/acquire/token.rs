@@ -75,7 +75,7 @@ pub(super) struct Offsets {
     root: Option<i64>,
     /// The version of its node, if there is one.
     version: Option<i32>,
-    /// That of the last grant.
+    /// The offset of the last grant, from the lock's directory.
     directory: Option<i64>,
 }
 

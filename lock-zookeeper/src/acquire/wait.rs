@@ -39,7 +39,7 @@ impl ClaimTask {
         Ok(())
     }
 
-    /// Whether the queue must be listed again because what is watched happened before.
+    /// Returns whether the queue must be listed again because the watched event happened before.
     pub(super) async fn was_downgraded(&mut self, watch: Watch<'_>) -> Step<bool> {
         let Watch::EndOrDowngrade(entry) = watch else {
             return Ok(false);
@@ -175,7 +175,7 @@ impl ClaimTask {
         }
     }
 
-    /// Who has the lock, if the server knows.
+    /// The holder of the lock, if the server knows it.
     async fn read_holder(&self, connection: &Connection) -> Option<Busy> {
         let children = connection.client.list_children(&self.claim.directory).await.ok()?;
         let (holders, _) = protocol::holders(&children, None);
@@ -207,7 +207,7 @@ enum Happened {
     Other,
 }
 
-/// What came with a watch.
+/// The event that a watch reported.
 enum Seen {
     Nothing,
     Data(Vec<u8>),

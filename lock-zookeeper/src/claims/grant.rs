@@ -20,10 +20,10 @@ pub(crate) struct Grant {
     pub(crate) token: Token,
     /// Its kept node. `None` if it is not exclusive.
     keep: Option<Keep>,
-    /// When it was granted.
+    /// The moment of the grant.
     pub(crate) at: Instant,
     releases: mpsc::UnboundedSender<Release>,
-    /// Whether a delete was sent, or is about to be.
+    /// True if a delete was sent, or is about to be.
     is_releasing: AtomicBool,
     reported: AtomicBool,
 }
@@ -60,7 +60,7 @@ impl Grant {
         Self { keep, ..self }
     }
 
-    /// Whether it has a kept node, since its request had a minimum.
+    /// True if it has a kept node, since its request had a minimum.
     pub(crate) fn is_kept(&self) -> bool {
         self.keep.as_ref().is_some_and(Keep::is_there)
     }
@@ -77,7 +77,7 @@ impl Grant {
         !self.reported.swap(true, Ordering::SeqCst)
     }
 
-    /// Whether a delete was sent, or is about to be.
+    /// True if a delete was sent, or is about to be.
     pub(crate) fn is_releasing(&self) -> bool {
         self.is_releasing.load(Ordering::SeqCst)
     }

@@ -1,4 +1,4 @@
-//! What a connection proves.
+//! The credentials that a connection proves.
 
 use lock_core::{CredentialSource, Credentials, Result};
 use lock_kit::url::two_passwords;

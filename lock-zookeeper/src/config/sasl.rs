@@ -1,4 +1,4 @@
-//! How the user authenticates.
+//! The authentication of the user.
 
 use lock_core::Result;
 

@@ -1,4 +1,4 @@
-//! What a configuration means, and what is wrong with others.
+//! Valid configurations, and the errors for invalid ones.
 
 use std::time::Duration;
 

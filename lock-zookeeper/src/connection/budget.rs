@@ -1,4 +1,4 @@
-//! What one session may carry. No I/O.
+//! The limit on the nodes of one session. No I/O.
 //!
 //! The end of a session is one transaction that names all its ephemeral nodes. Followers read transactions of at most 2 MiB
 //! by default. On three servers of version 3.8.0, 2.5 MB of paths ended in elections without end, for all clients; 1.2 MB
@@ -19,7 +19,7 @@ const MAX_WITH_LEAVING: usize = 2 * MAX_PATH_BYTES;
 /// The longest name of a node of ours, for permits, with the server's framing.
 const NODE_NAME: usize = 84;
 
-/// What a node in this directory costs its session.
+/// The bytes that a node in this directory costs its session.
 pub(crate) fn path_bytes(directory: &str) -> usize {
     directory.len() + NODE_NAME
 }
@@ -42,7 +42,7 @@ struct Nodes {
 }
 
 impl Budget {
-    /// Whether a node in this directory fits.
+    /// True if a node in this directory fits.
     pub(crate) fn has_room(&self, directory: &str) -> bool {
         let bytes = path_bytes(directory);
         // Another name must not take the room that a release makes for the next acquire, or that one would be sent in
@@ -109,7 +109,7 @@ impl Budget {
         self.directories.len()
     }
 
-    /// Whether there are nodes in this directory.
+    /// True if there are nodes in this directory.
     pub(crate) fn carries(&self, directory: &str) -> bool {
         self.directories.contains_key(directory)
     }

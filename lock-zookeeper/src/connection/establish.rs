@@ -1,4 +1,4 @@
-//! How a session begins, and how an orphaned one is closed.
+//! The beginning of a session, and the close of an orphaned one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::probe::diagnose;
 use crate::protocol::create_options;
 use crate::state::StateReporter;
 
-/// How long the driver may take to connect before we probe the servers.
+/// The time that the driver has to connect before we probe the servers.
 const PROBE_AFTER: Duration = Duration::from_millis(300);
 
 /// Makes one attempt at a session whose root path exists and is accessible. Passes the reason for a delay to `report`.

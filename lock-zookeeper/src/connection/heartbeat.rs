@@ -1,4 +1,5 @@
-//! What a session's acknowledged heartbeats prove about its life at the server, and when to send them. No I/O.
+//! The proof that a session's acknowledged heartbeats give of its life at the server, and the schedule of heartbeats.
+//! No I/O.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -114,7 +115,7 @@ impl HeartbeatRecord {
         self.base
     }
 
-    /// Whether enough of the session's life is known to begin a hold.
+    /// True if the heartbeats prove enough of the session's life to begin a hold.
     pub(crate) fn is_fresh(&self, now: Instant) -> bool {
         now < self.base.at + self.timeout * 5 / 6
     }
@@ -126,7 +127,7 @@ pub(crate) fn interval(timeout: Duration) -> Duration {
     (timeout / PER_TIMEOUT).max(Duration::from_millis(1))
 }
 
-/// When to send the next heartbeat after the one that went out at `sent` and was answered at `answered`, if it was.
+/// The moment to send the next heartbeat, after one that was sent at `sent` and answered at `answered`, if it was.
 ///
 /// Counted from the answer, every heartbeat proves the one before the last: counted from the sending, it would have been
 /// sent too early for that by the time that an answer takes.
@@ -138,13 +139,13 @@ pub(crate) fn next(timeout: Duration, sent: Instant, answered: Option<Instant>) 
     }
 }
 
-/// How long a heartbeat may be unanswered before the connection counts as silent: longer than on a line that is slow,
-/// but keeps holds.
+/// The limit for the answer to a heartbeat, after which the connection counts as silent. It is longer than on a slow
+/// line that keeps holds.
 pub(crate) fn answer_limit(timeout: Duration) -> Duration {
     timeout / 2
 }
 
-/// How long a connection may bring nothing at all before it is given up.
+/// The limit for a connection that brings nothing at all, after which it is given up.
 ///
 /// Longer than the time between two answers when a line that was fast becomes one with a round trip of 0.4 timeouts; and
 /// so short that a new connection to an ensemble is there before the holds are lost.
@@ -233,13 +234,13 @@ mod tests {
         let late = start + Duration::from_millis(3500);
         assert!(heartbeats.acknowledge(beat(start, 1000), late, ServerMode::Standalone));
         assert_eq!(base(&heartbeats, start), 1000);
-        // What it proved stays proven when the next answer may be a follower's, and that one proves nothing yet.
+        // Its proof stays valid when the next answer may be a follower's, which proves nothing yet.
         assert!(!acknowledge(&mut heartbeats, start, 3000, 1000));
         assert_eq!(base(&heartbeats, start), 1000);
     }
 
-    /// How little is left of a session's leases, in milliseconds, at the worst moment of ten session timeouts: on a
-    /// line whose round trip is none until one timeout has passed, and `round_trip` from then on. Negative when it ends.
+    /// The least that is left of a session's leases, in milliseconds, at any moment of ten session timeouts. The line
+    /// has no round trip time until one timeout has passed, and `round_trip` from then on. Negative when a lease ends.
     fn least_left(round_trip: u64, by: ServerMode) -> i128 {
         let start = Instant::now();
         let mut heartbeats = heartbeats(start);
@@ -270,7 +271,7 @@ mod tests {
         let part = |thousandths: u64| TIMEOUT.as_millis() as u64 * thousandths / 1000;
         assert!(least_left(part(0), ServerMode::PerhapsFollower) > 3000);
         assert!(least_left(part(250), ServerMode::PerhapsFollower) > 0);
-        // What is proven of an earlier heartbeat costs two round trips and a quarter of the timeout.
+        // The proof by an earlier heartbeat costs two round trips and a quarter of the timeout.
         assert!(least_left(part(300), ServerMode::PerhapsFollower) < 0);
         assert!(least_left(part(400), ServerMode::Standalone) > 2000);
     }
@@ -301,7 +302,7 @@ mod tests {
         assert!(base(&heartbeats, start) + timeout.as_millis() * 9 / 10 < 12_000);
     }
 
-    /// What a session of two ticks believes at each moment, and until when its leader keeps it, for every phase of the
+    /// Compares the lease of a session of two ticks with the life of the session at its leader, for every phase of the
     /// leader's pings and every moment at which the follower is cut off. All answers are immediate.
     #[test]
     fn no_lease_outlives_a_session_of_two_ticks() {

@@ -20,7 +20,7 @@ use crate::config::ZooKeeperConfig;
 use crate::error;
 use crate::probe::{ServerMode, diagnose, server_mode};
 
-/// How long there may be no connection before we probe the servers.
+/// The time without a connection before we probe the servers.
 const PROBE_AFTER: Duration = Duration::from_millis(300);
 /// The time between two such probes.
 const PROBE_AGAIN: Duration = Duration::from_secs(1);

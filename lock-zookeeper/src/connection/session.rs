@@ -42,10 +42,10 @@ pub(crate) struct Session {
     /// Checks whether that runtime is driven.
     pub(crate) runtime_check: Arc<RuntimeCheck>,
     root: String,
-    /// What the heartbeats are.
+    /// The kind of its heartbeats.
     heartbeat: HeartbeatKind,
     liveness: Mutex<Liveness>,
-    /// What it carries.
+    /// The nodes that it carries.
     budget: Mutex<Budget>,
     reporter: StateReporter,
     /// `None` during an outage, and after the session's end.
@@ -101,12 +101,12 @@ impl Session {
         }
     }
 
-    /// Whether this session owns a node.
+    /// True if this session owns a node.
     pub(crate) fn owns(&self, stat: &Stat) -> bool {
         stat.ephemeral_owner == self.info.id().0
     }
 
-    /// Whether a node in this directory fits.
+    /// True if a node in this directory fits.
     pub(crate) fn has_room(&self, directory: &str) -> bool {
         self.budget().has_room(directory)
     }
@@ -122,7 +122,7 @@ impl Session {
         self.budget().close()
     }
 
-    /// Whether it takes no more nodes, since it has ended or is about to.
+    /// True if it takes no more nodes, since it has ended or is about to.
     pub(super) fn is_closed(&self) -> bool {
         self.has_ended() || self.budget().is_closed()
     }
@@ -132,7 +132,7 @@ impl Session {
         self.budget().directories()
     }
 
-    /// Whether it has nodes in this directory.
+    /// True if it has nodes in this directory.
     pub(super) fn carries(&self, directory: &str) -> bool {
         self.budget().carries(directory)
     }
@@ -224,7 +224,7 @@ impl Session {
         let _ = ended.wait_for(|ended| *ended).await;
     }
 
-    /// Whether the heartbeats prove enough of the session's life to begin a hold.
+    /// True if the heartbeats prove enough of the session's life to begin a hold.
     pub(crate) fn is_fresh(&self) -> bool {
         self.liveness.lock().heartbeats.is_fresh(Instant::now())
     }

@@ -16,7 +16,7 @@ use crate::config::ZooKeeperConfig;
 use crate::error;
 use crate::state::{StateReporter, States};
 
-/// How many names at a time are in the first session before others are spread.
+/// The number of names in the first session before others are spread.
 const IN_FIRST: usize = 8;
 /// Over how many sessions names are spread. The others serve when these are full.
 const SPREAD: usize = 4;
@@ -87,7 +87,7 @@ impl Sessions {
         self.supervisors[self.first(name)].outage()
     }
 
-    /// Whether they are connected.
+    /// The states of the sessions.
     pub(crate) fn states(&self) -> &States {
         &self.states
     }

@@ -35,7 +35,7 @@ pub(crate) struct Supervisor {
 #[derive(Debug, Default)]
 struct State {
     task: Option<Arc<SessionTask>>,
-    /// How many tasks in a row have failed.
+    /// The number of tasks in a row that have failed.
     failures: u32,
     /// Sessions whose runtime has gone, for the next task to close.
     orphans: Vec<SessionInfo>,
@@ -134,7 +134,7 @@ impl Supervisor {
         }
     }
 
-    /// Whether this is its task still: not one that was [closed](Self::close) or stopped, nor one that has a successor.
+    /// True if this is still its task: not one that was [closed](Self::close), stopped or replaced.
     fn has(&self, task: &Arc<SessionTask>) -> bool {
         self.state
             .lock()
@@ -361,7 +361,7 @@ impl Keeper {
     }
 }
 
-/// How long no new task follows a failed one.
+/// The time for which no new task follows a failed one.
 fn delay_after(earlier_failures: u32) -> Duration {
     // Doubled six times, it is longer than the longest.
     (DIAL_SPACING * 2_u32.pow(earlier_failures.min(6))).min(MAX_DELAY)

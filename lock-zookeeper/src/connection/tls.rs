@@ -1,4 +1,4 @@
-//! What the driver needs for TLS.
+//! The driver's TLS configuration.
 
 use lock_tls::Tls;
 use rustls::crypto::{CryptoProvider, ring};

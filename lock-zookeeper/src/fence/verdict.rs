@@ -1,9 +1,9 @@
-//! What the fence's node has to become for a token to enter.
+//! The change of the fence's node with which a token enters.
 
 use lock_core::{FencingToken, Stale};
 use lock_kit::fence::{Entered, Role};
 
-/// What an enter changes.
+/// The changes that an enter makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Change {
     /// The node's data from then on.
@@ -12,8 +12,8 @@ pub(super) struct Change {
     pub(super) writer: Option<FencingToken>,
 }
 
-/// What changes for this token to enter; `None` if it has entered. `children` are those of the fence's node: the writer that may
-/// write.
+/// The changes with which this token enters; `None` if it has entered. `children` are those of the fence's node: the
+/// writer that may write.
 pub(super) fn enter(
     entered: Entered,
     role: Role,
@@ -61,7 +61,7 @@ mod tests {
         vec![writer.to_string()]
     }
 
-    /// What changes for the token 5 to enter, if it is not rejected.
+    /// The changes with which the token 5 enters, if it is not rejected.
     fn change(state: Entered, role: Role, children: &[String]) -> Option<(Entered, Option<FencingToken>)> {
         let change = enter(state, role, token(5), children).expect("not rejected");
         change.map(|change| (change.entered, change.writer))

@@ -13,7 +13,7 @@ use super::token_mark::TokenMark;
 use crate::claims::{Claim, Grant};
 use crate::connection::Session;
 
-/// What ends a hold.
+/// The reason why a hold ends.
 pub(crate) enum HoldEnd {
     Release(Release),
     Undo,
@@ -22,7 +22,7 @@ pub(crate) enum HoldEnd {
     SessionEnded,
 }
 
-/// What the callers ask of a hold's task.
+/// The requests of callers to a hold's task.
 #[derive(Debug)]
 pub(crate) struct EndRequests {
     pub(crate) releases: mpsc::UnboundedReceiver<Release>,
@@ -71,7 +71,7 @@ pub(crate) async fn end_of_hold(
     end
 }
 
-/// What ends the hold. With `until`, the lease has ended already.
+/// Waits for the end of the hold. With `until`, the lease has ended already.
 async fn next_end(
     claim: &Claim,
     grant: &Grant,

@@ -22,7 +22,7 @@ pub(crate) struct Keep {
     is_there: bool,
 }
 
-/// What becomes of the hold's own node in the transaction that writes the kept one.
+/// The effect on the hold's own node of the transaction that writes the kept one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OwnNode {
     /// It must be there.
@@ -45,7 +45,7 @@ impl Keep {
         &self.path
     }
 
-    /// Whether the node was made. Another minimum may be written over it.
+    /// True if the node was made. Another minimum may be written over it.
     pub(crate) fn is_there(&self) -> bool {
         self.is_there
     }

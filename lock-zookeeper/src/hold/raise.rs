@@ -15,7 +15,7 @@ use crate::error::{self, Failure};
 use crate::names;
 use crate::protocol::{self, create_options, offset_data, parse_offset};
 
-/// What became of the transaction.
+/// The outcome of the transaction.
 enum Raised {
     To(i64),
     /// Another client has changed the offset, or a server that lags behind showed an older one.

@@ -13,7 +13,7 @@ use crate::claims::Outcome;
 use crate::connection::{Delete, Session, SessionEnded};
 use crate::error::{self, Failure, RETRY_DELAY};
 
-/// How a hold is released.
+/// The way in which a hold is released.
 #[derive(Clone, Debug)]
 pub(crate) enum How {
     /// The name is free at once.

@@ -1,4 +1,4 @@
-//! What a hold survives, as the configuration says: an ensemble is known by its list of servers.
+//! The events that a hold survives, by the configuration: an ensemble is known by its list of servers.
 
 use lock_core::{Guarantee, Verdict};
 

@@ -52,7 +52,7 @@ pub(super) async fn probe(tls: &Tls, address: &str, limit: Duration) -> Result<S
     }
 }
 
-/// What is wrong, if the server certainly answers without TLS.
+/// The error, if the server certainly answers without TLS.
 async fn plain_answer(address: &str, limit: Duration) -> Option<Error> {
     let (host, port) = host_and_port(address);
     let answer = first_answer(host, port, Duration::ZERO, limit).await.ok()?;

@@ -1,14 +1,15 @@
-//! Who of a queue's entries holds the lock, and what the others wait for.
+//! Decides which of a queue's entries hold the lock, and which event each other entry waits for.
 //!
-//! The queue is admitted in order: those in front [fit](rules::fits) together, up to the first that has to wait. Sequences only
-//! grow, and an entry that was admitted stays so: what is before it only shrinks.
+//! The queue is admitted in order: the first entries [fit](rules::fits) together, up to one that has to wait. Sequences
+//! only grow, and an entry that was admitted stays so, since the part of the queue before it only shrinks.
 
 use lock_core::backend::{Mode, rules};
 
 use super::NodeData;
 use super::places::{Place, places};
 
-/// How many requests for permits watch the directory. The others watch the one that is so many before them.
+/// The number of requests for permits that watch the directory. Each other one watches the entry that is this many
+/// before it.
 const WATCH_THE_DIRECTORY: usize = 2;
 
 /// A request's position in the queue.
@@ -16,7 +17,7 @@ const WATCH_THE_DIRECTORY: usize = 2;
 pub(crate) enum Position<'a> {
     /// It has the lock.
     Admitted {
-        /// Whether the first holder was exclusive, and has been downgraded.
+        /// True if the first holder was exclusive, and has been downgraded.
         beside_downgraded: bool,
     },
     /// It waits; `holder` is the first that has the lock.
@@ -27,16 +28,16 @@ pub(crate) enum Position<'a> {
     Tied,
 }
 
-/// What a waiter watches: when it has happened, the queue must be listed again.
+/// The event that a waiter watches. After it, the queue must be listed again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Watch<'a> {
-    /// That this entry's node is gone.
+    /// The end of this entry's node.
     End(&'a str),
-    /// The same, or that its hold has been downgraded.
+    /// The same, or the downgrade of its hold.
     EndOrDowngrade(&'a str),
     /// The same, or that its owner has entered.
     EndOrEntry(&'a str),
-    /// That anybody has come or left.
+    /// Any change of the directory's entries.
     Directory,
 }
 
@@ -49,7 +50,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Whether the data of the entry's node says that what is waited for has happened.
+    /// True if the data of the entry's node shows that the event has happened.
     pub(crate) fn has_happened(self, data: &NodeData) -> bool {
         match self {
             Self::End(_) | Self::Directory => false,
@@ -106,7 +107,7 @@ pub(crate) fn may_be_downgraded(children: &[String]) -> Option<&str> {
         .map(|first| first.name)
 }
 
-/// How many in front of the queue have the lock.
+/// The number of entries at the front of the queue that have the lock.
 fn admitted(queue: &[Place<'_>], downgraded: Option<&str>) -> usize {
     let mut held = Vec::new();
     for (index, mode) in modes(queue, downgraded).enumerate() {
@@ -136,7 +137,8 @@ fn is_downgraded(queue: &[Place<'_>], downgraded: Option<&str>) -> bool {
         .is_some_and(|first| first.mode == Mode::Exclusive && downgraded == Some(first.name))
 }
 
-/// What a request in this mode watches that has to wait behind these, of whom so many have the lock.
+/// The event that a request in this mode watches, behind the entries `before`, the first `admitted` of which have the
+/// lock.
 fn watch<'a>(before: &[Place<'a>], mode: Mode, admitted: usize) -> Watch<'a> {
     let is_permits = |place: &Place<'_>| matches!(place.mode, Mode::Permits(_));
     // Whatever does not go with this request has to leave before it is admitted, so the last of them does.
@@ -178,7 +180,7 @@ mod tests {
         kinds.iter().enumerate().map(node).rev().collect()
     }
 
-    /// What the entry of this number watches: `None` if it is admitted.
+    /// The entry that the entry of this number watches: `None` if it is admitted.
     fn watched(kinds: &[&str], index: usize, downgraded: bool) -> Option<(char, usize)> {
         let children = queue(kinds);
         let name = |index: usize| children[kinds.len() - 1 - index].as_str();
@@ -261,7 +263,7 @@ mod tests {
         // Each by its own limit.
         assert_eq!(watched(&["p3.3", "p1.5"], 1, false), None);
         assert_eq!(watched(&["p1.5", "p1.5", "p1.2", "p1.5"], 3, false), Some(('*', 0)));
-        // Whoever is in the way of all of them.
+        // It watches the entry that is in the way of all of them.
         assert_eq!(
             watched(&["x", "p1.3", "p1.3", "p1.3", "p1.3"], 4, false),
             Some(('e', 0))

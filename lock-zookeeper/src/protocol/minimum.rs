@@ -1,4 +1,4 @@
-//! How long ago a kept node was written, as far as its waiter can tell. No I/O.
+//! The age of a kept node, as far as its waiter can tell. No I/O.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub(crate) enum Passed {
     Unknown,
 }
 
-/// How much time has passed from `kept` to `own`.
+/// The time that has passed from `kept` to `own`.
 ///
 /// A leader numbers its transactions with its epoch, which no other leader has. So times of one epoch are of one clock. If that was set
 /// back in between, and it shows, they do not count either.
@@ -42,12 +42,13 @@ fn epoch(zxid: i64) -> i64 {
     zxid >> 32
 }
 
-/// How much time has certainly passed for everybody, when so much has passed here: clocks may differ by a twentieth.
+/// The time that has certainly passed for everybody, when the time `here` has passed here: clocks may differ by a
+/// twentieth.
 pub(crate) fn certain(here: Duration) -> Duration {
     here - here / 20
 }
 
-/// How long to wait here until so much time has certainly passed.
+/// The time to wait here until `time` has certainly passed for everybody.
 pub(crate) fn wait_for(time: Duration) -> Duration {
     time.saturating_add(time / 19).saturating_add(Duration::from_millis(1))
 }

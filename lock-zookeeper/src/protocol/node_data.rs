@@ -21,9 +21,9 @@ const KEEP: &str = "keep=";
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct NodeData {
     pub(crate) label: Option<Arc<str>>,
-    /// Whether the exclusive hold has become a shared one.
+    /// True if the exclusive hold has become a shared one.
     pub(crate) is_downgraded: bool,
-    /// Whether its owner was admitted beside others. The transaction id of this write is the base of its token.
+    /// True if its owner was admitted beside others. The transaction id of this write is the base of its token.
     pub(crate) has_entered: bool,
     /// The hold's token, where the data was written after its grant.
     pub(crate) token: Option<u64>,
@@ -32,7 +32,7 @@ pub(crate) struct NodeData {
 }
 
 impl NodeData {
-    /// That of a node whose request has this label.
+    /// The data of a node whose request has this label.
     pub(crate) fn labelled(label: Option<Arc<str>>) -> Self {
         let label = label.filter(|label| !label.is_empty());
         Self {

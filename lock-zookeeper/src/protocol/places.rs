@@ -10,8 +10,8 @@ use lock_core::backend::{HolderId, Mode, Permits};
 
 const MARK: &str = "lock-";
 
-/// What precedes the sequence in the names of queue entries: ours and Curator's, kazoo's locks, and its read locks, which
-/// count like any other.
+/// The marks before the sequence in the names of queue entries: ours and Curator's, kazoo's locks, and its read locks,
+/// which count like any other.
 const MARKS: [&str; 3] = [MARK, "__lock__", "__rlock__"];
 
 /// The length of `_c_<uuid>`.
@@ -27,13 +27,13 @@ pub(crate) struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// Whether nobody knows which of both came first.
+    /// True if nobody knows which of both came first.
     pub(crate) fn is_tied_with(&self, other: &Place<'_>) -> bool {
         self.sequence == other.sequence
     }
 }
 
-/// Whether there are queue entries in this mode.
+/// True if there are queue entries in this mode.
 pub(crate) fn is_known(mode: Mode) -> bool {
     matches!(mode, Mode::Exclusive | Mode::Shared | Mode::Permits(_))
 }
@@ -52,7 +52,7 @@ pub(crate) fn prefix(holder: HolderId, mode: Mode) -> String {
     format!("_c_{a}-{b}-{c}-{d}-{e}-{how}{MARK}")
 }
 
-/// What stands in the names of kept nodes, behind their holder's id.
+/// The mark in the names of kept nodes, behind their holder's id.
 const KEPT: &str = "-keep";
 
 /// The name of the node that keeps the name taken for the minimum hold of this entry. It has the entry's sequence, so that it takes
@@ -70,7 +70,7 @@ fn kept_entry(name: &str) -> Option<String> {
     rest.starts_with('-').then(|| format!("{protection}{rest}"))
 }
 
-/// Whether this is the name of a kept node.
+/// True if this is the name of a kept node.
 pub(crate) fn is_kept(name: &str) -> bool {
     kept_entry(name).is_some()
 }
@@ -100,7 +100,7 @@ pub(crate) fn places(children: &[String]) -> Vec<Place<'_>> {
     places
 }
 
-/// Whether this is the name of a queue entry.
+/// True if this is the name of a queue entry.
 pub(crate) fn is_place(name: &str) -> bool {
     place(name).is_some()
 }
