@@ -38,7 +38,7 @@ pub(crate) struct Client {
 /// The claims that a holder id gives up.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum End<'a> {
-    /// Its hold. The name stays taken for so long.
+    /// Its hold. The name stays taken for this time.
     Release(Option<Duration>),
     /// Its exclusive hold, at once. The lock's key has this value if nothing has changed since the grant.
     ReleaseOf(&'a str),

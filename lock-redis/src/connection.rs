@@ -84,7 +84,7 @@ impl Connection {
         }
     }
 
-    /// One of several of a backend, which share what is given.
+    /// One of several connections of a backend, which share the arguments.
     pub(crate) fn of_role(
         role: Role,
         config: &RedisConfig,
@@ -218,7 +218,7 @@ impl Connection {
         }
     }
 
-    /// The same on a master that takes over the hash slot, which serves it only to those who ask so.
+    /// The same on a master that takes over the hash slot, which serves only requests that begin with ASKING.
     pub(crate) async fn run_asking(&self, on: &Session, script: &Script, keys: &[&str], args: &[&str]) -> Reply {
         let (script, args) = &self.form(on, script, args);
         let asking = |command: Cmd| {
@@ -268,7 +268,7 @@ impl Connection {
         Err(why)
     }
 
-    /// Nothing more is to be sent over this connection; what was sent has an unknown outcome.
+    /// Ends the use of this connection. Requests that were sent have an unknown outcome.
     pub(crate) fn end(&self, session: &Session, why: &Error) {
         self.0.end(session, why);
     }
@@ -305,7 +305,7 @@ impl Connection {
         })
     }
 
-    /// Why a session gives no fresh grant for so long.
+    /// The error of a session that gives no fresh grant for this time.
     pub(crate) fn delay_error(&self, rest: Duration) -> Error {
         let what = format!(
             "Redis at {} was restarted or promoted, so it may have forgotten locks: it gives no new ones for another {rest:?} \
@@ -331,7 +331,8 @@ impl Connection {
         registration
     }
 
-    /// The same for the lease of whoever the hold was passed on to, which is told from here on in place of the earlier one.
+    /// The same for the lease of the hold's next holder in this process. From here on it hears of losses in place of the
+    /// earlier one.
     pub(crate) fn pass_lease(&self, slot: u16, holder: HolderId, next: &Lease) -> LeaseRegistration {
         self.0.leases.pass(slot, holder, next)
     }

@@ -211,9 +211,9 @@ impl Renewals {
     }
 }
 
-/// Lets others join, and renews all of whom somebody still waits.
+/// Lets other renewals join the batch, then renews each hold whose caller still waits.
 async fn send(client: Arc<Client>, mut route: Route, group: Group, entries: Arc<Mutex<Vec<Entry>>>) -> Outcome {
-    // Whatever is due in this turn joins.
+    // All renewals that are due in this turn join.
     end_of_turn().await;
     let mut entries = client.renewals.close(group, &entries);
     entries.retain(|entry| entry.asker.strong_count() > 0);

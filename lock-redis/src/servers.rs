@@ -158,7 +158,7 @@ impl Servers {
     /// at once if none is needed.
     ///
     /// # Errors
-    /// Unavailable, if too few have it in time, or the connection ended; or what the server says.
+    /// Unavailable, if too few have it in time, or the connection ended; or the server's error.
     pub(crate) async fn acknowledge(&self, on: &Route, keys: &Keys, ttl: Duration) -> Result<()> {
         on.connection.acknowledge(&on.session, keys, ttl).await
     }
@@ -171,7 +171,7 @@ impl Servers {
         on.connection.check_data(&on.session).await
     }
 
-    /// Never returns. To be polled by whoever waits for the route's server to wake it.
+    /// Never returns. A task that waits for the route's server to wake it must poll this.
     pub(crate) async fn watch(&self, on: &Route) -> Infallible {
         match &self.topology {
             Topology::One(connection) => connection.watch_supervisor().await,
@@ -214,7 +214,8 @@ impl Servers {
         (granted_on.connection).register_lease(slot, holder, lease, &granted_on.session)
     }
 
-    /// The same for the lease of whoever the hold was passed on to, which is told from here on in place of the earlier one.
+    /// The same for the lease of the hold's next holder in this process. From here on it hears of losses in place of the
+    /// earlier one.
     pub(crate) fn pass_lease(&self, keys: &Keys, holder: HolderId, next: &Lease) -> LeaseRegistration {
         match &self.topology {
             Topology::One(connection) => connection.pass_lease(0, holder, next),

@@ -1,4 +1,4 @@
-//! To whom connections are made, and by which user and password.
+//! The server of connections, and their user and password.
 
 use std::time::Duration;
 

@@ -15,7 +15,7 @@ impl Connection {
     /// it has. Returns at once if none is needed.
     ///
     /// # Errors
-    /// Unavailable, if too few have it in time, or the connection ended; or what the server says. Some may have it, or get it
+    /// Unavailable, if too few have it in time, or the connection ended; or the server's error. Some may have it, or get it
     /// later.
     pub(crate) async fn acknowledge(&self, on: &Session, keys: &Keys, ttl: Duration) -> Result<()> {
         let Some(acknowledger) = on.acknowledger() else {

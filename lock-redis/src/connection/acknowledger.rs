@@ -1,5 +1,5 @@
-//! Waits until replicas have what the server answered, over a connection of its own: `WAIT` blocks all that comes after it on
-//! the same connection, but nothing else.
+//! Waits until replicas have the writes that the server answered, over a connection of its own: `WAIT` blocks all
+//! requests after it on the same connection, but nothing else.
 
 use std::iter::repeat_with;
 use std::time::Duration;
@@ -33,7 +33,7 @@ type Answer = Result<u32, Unacknowledged>;
 /// Why a write does not count.
 #[derive(Clone, Debug)]
 pub(super) enum Unacknowledged {
-    /// Only so many replicas have acknowledged it in time.
+    /// Only this number of replicas have acknowledged it in time.
     Short(u32),
     /// Others kept the connection waiting for too long.
     Late,
@@ -103,7 +103,7 @@ async fn answer_all(mut counter: Counter, mut asked: mpsc::UnboundedReceiver<Que
         }
         // A caller that has gone does not listen.
         questions.retain(|question| !question.answer.is_closed());
-        // The longest: who asked for less does not wait for it, and would not be answered better.
+        // The longest limit: a caller with a shorter one stops waiting by itself.
         let Some(limit) = questions.iter().map(|question| question.limit).max() else {
             continue;
         };
@@ -118,7 +118,7 @@ async fn answer_all(mut counter: Counter, mut asked: mpsc::UnboundedReceiver<Que
             let answer = match failure {
                 Some(why) => Err(why),
                 None if was_written => count.clone(),
-                // Without a write, the count says nothing of it.
+                // Without a write, the count says nothing about this key.
                 None => {
                     rest.push(question);
                     continue;
@@ -153,7 +153,7 @@ impl Counter {
         // `WAIT` waits for what its own connection wrote last, and so for all that was written before that. (On Redis 7.0 any
         // command would do in place of the write, on Redis 8 and Valkey 9 none.)
         let script = WRITE_AGAIN.form(self.role.wakes());
-        // One that takes a hash slot over serves its locks only to those who ask so.
+        // A master that takes over a hash slot serves only requests that begin with ASKING.
         let asks = self.role == Role::Master;
         let mut commands = pipe();
         for key in keys {

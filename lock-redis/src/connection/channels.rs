@@ -22,7 +22,7 @@ pub(super) struct Channels {
 const IDLE: Duration = Duration::from_secs(20);
 
 impl Channels {
-    /// Takes what the server sent. Never blocks.
+    /// Handles a message of the server. Never blocks.
     pub(super) fn receive(&self, push: &PushInfo) {
         let Some(Value::BulkString(channel)) = push.data.first() else {
             return;

@@ -85,9 +85,9 @@ pub(super) struct Dialed {
     pub(super) ended: Arc<Notify>,
     /// Set whenever the server sends something unasked.
     pub(super) heard: Arc<AtomicBool>,
-    /// Kept up to date by what the server says.
+    /// Kept up to date by the server's messages.
     pub(super) channels: Arc<Channels>,
-    /// Told of each change that the server reports.
+    /// Notified of each change that the server reports.
     pub(super) followed: Arc<Followed>,
 }
 
@@ -217,7 +217,7 @@ impl Dialer {
             .map_err(|error| self.lock_error(error))
     }
 
-    /// Makes a connection to a server that serves. What the server sends unasked goes to `on_push`.
+    /// Makes a connection to a server that serves. Messages that the server sends unasked go to `on_push`.
     async fn open(
         &self,
         ended: Arc<Notify>,

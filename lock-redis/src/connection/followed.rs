@@ -28,7 +28,7 @@ impl Followed {
         changed
     }
 
-    /// Takes what the server sent. Never blocks.
+    /// Handles a message of the server. Never blocks.
     pub(super) fn receive(&self, push: &PushInfo) {
         match (&push.kind, &push.data[..]) {
             (PushKind::Invalidate, [Value::Array(keys)]) => {

@@ -131,7 +131,7 @@ mod tests {
         (0..beats).map(|_| heartbeat.beat(used(false, true))).collect()
     }
 
-    /// At which of so many heartbeats a server is asked that answers at once and of which nobody needs anything.
+    /// The numbers of those heartbeats, of `beats` in all, at which an unused server is asked. It answers at once.
     fn asked_at(heartbeat: &mut Heartbeat, beats: u32) -> Vec<u32> {
         let mut asked = Vec::new();
         let mut is_answered = false;

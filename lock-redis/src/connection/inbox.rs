@@ -85,7 +85,7 @@ impl Inbox {
         !self.waiters.lock().registered.is_empty()
     }
 
-    /// Takes what the server sent unasked. Never blocks.
+    /// Handles a message that the server sent unasked. Never blocks.
     pub(crate) fn receive(&self, push: &PushInfo) {
         let (channel, message) = match (&push.kind, &push.data[..]) {
             (PushKind::Message | PushKind::SMessage, [Value::BulkString(channel), Value::BulkString(message)]) => {

@@ -51,7 +51,7 @@ impl Member {
     }
 }
 
-/// The key of a mark, and what it says.
+/// The key of a mark, and its value.
 type Mark = (String, Option<String>);
 
 /// The number of marks of a master of a cluster.

@@ -1,4 +1,4 @@
-//! One connection to a server, as all that need one open it: what it is for, and why it was not made.
+//! Opens one connection to a server: its purpose, and the errors if it was not made.
 
 #[cfg(feature = "tls")]
 use std::fmt;

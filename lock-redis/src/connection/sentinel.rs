@@ -39,7 +39,7 @@ pub(super) struct SentinelDialer {
     inbox: Arc<Inbox>,
     watchers: Vec<Watcher>,
     answers: watch::Sender<Answers>,
-    /// One for each of the last servers that were the master: what it has reported is not reported again.
+    /// One dialer for each of the last masters: it reports its findings once.
     dialers: Mutex<Vec<(Address, Arc<Dialer>)>>,
 }
 

@@ -26,7 +26,7 @@ impl Setup {
     }
 }
 
-/// By what was read of the server. A setting that could not be read is `None`.
+/// From the facts that were read of the server. A setting that could not be read is `None`.
 pub(super) fn keeps(guarantee: Guarantee, facts: &Facts, setup: Setup) -> Verdict {
     match guarantee {
         Guarantee::ServerCrash if setup.is_delayed => Verdict::Yes,

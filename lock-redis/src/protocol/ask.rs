@@ -10,7 +10,7 @@ use crate::names::Keys;
 use super::arguments::{AcquireArguments, YES};
 use super::{ACQUIRE, CONFIRM, Script, millis, mode};
 
-/// One of the scripts [`ACQUIRE`] and [`CONFIRM`], and what it takes.
+/// One of the scripts [`ACQUIRE`] and [`CONFIRM`], and its arguments.
 #[derive(Clone, Debug)]
 pub(crate) struct Ask<'a> {
     pub(crate) arguments: AcquireArguments<'a>,

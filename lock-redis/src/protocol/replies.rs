@@ -116,7 +116,7 @@ const ASIDE: f64 = 2e15;
 /// The number of the first entry of a queue.
 const FIRST: f64 = -1e15;
 
-/// Those who wait, by the entry and the score of each.
+/// The waiters, by the entry and the score of each.
 fn waiters_of(parts: &[Value]) -> Option<Vec<WaiterStatus>> {
     let of = |parts: &[Value]| match parts {
         [Value::BulkString(entry), Value::BulkString(score)] => {
@@ -148,7 +148,7 @@ fn waiter(entry: &[u8]) -> WaiterStatus {
     }
 }
 
-/// Those who share a name, by the id, the terms and the ms left of each: in the order of their grants, and then offers.
+/// The holders that share a name, by the id, the terms and the ms left of each: in the order of their grants, then offers.
 fn sharers_of(parts: &[Value]) -> Option<Vec<HolderStatus>> {
     let of = |parts: &[Value]| match parts {
         [Value::BulkString(id), Value::BulkString(terms), Value::Int(left)] => {
