@@ -16,76 +16,40 @@
 //!
 //! - **Exclusion.** At most one guard per name reports itself as held. The guard counts by the local monotonic clock, from
 //!   before the request was sent, less a tenth of the TTL. Nothing shortens a hold at the server.
-//! - **Fencing.** Each hold's token is larger than the tokens of all earlier holds of its name.
+//! - **Fencing.** Each hold's token is larger than the tokens of all earlier holds of its name. The page of each backend
+//!   says whether that is so after the server has lost its data.
 //! - **No deadlock.** If a process dies, its lock frees itself within the TTL, or within a longer minimum hold or extension.
 //! - **Losses are reported.** [`Guard::state`], [`check`](Guard::check), [`valid_for`](Guard::valid_for),
-//!   [`lost`](Guard::lost), [`run`](Guard::run) and [`Watch`] need no network. A lost hold stays lost. [`Lost`] says why.
+//!   [`lost`](Guard::lost), [`run`](Guard::run) and [`Watch`] need no network. A guard that was lost stays lost. [`Lost`]
+//!   says why.
+//! - **Renewal.** A hold is renewed every third of the TTL, or with the backend's session. It survives any round trip below
+//!   0.4 of the TTL, unless the page of its backend states a lower limit.
+//! - **Waiting.** After the first answer of the server, a waiting acquire continues through outages until its time limit.
+//!   Tasks of one process that wait for the same name share one queue entry at the server.
+//! - **Only the holder releases.** Releasing a lock you no longer hold is an error and never affects the new holder.
+//! - **Cancel and drop safety.** A dropped acquire is undone in the background, and a dropped guard is released there.
+//!   Neither blocks or panics. If the process ends before, the lock stays taken until the TTL ends. So await
+//!   [`Locker::shutdown`] at the end of `main`, also after an error.
+//! - **Errors say what is known.** After a timeout or a broken connection the outcome is unknown: the lock does not count as
+//!   held, and the background work undoes what was sent. It is no error if the lock is taken.
+//! - **Stopping work.** [`Guard::run`] drops its future when the lock is lost. It does not stop tasks, threads or requests
+//!   that the future started.
+//! - **Hung work.** A lock is renewed as long as its process lives. [`Lock::hold_at_most`] ends a hold that lasts too long, and
+//!   frees its name; [`Lock::fixed_lease`] is never renewed. Work that hangs in a thread may continue later: only fencing
+//!   rejects its writes.
+//! - **Minimum hold.** [`Lock::hold_at_least`] keeps a name taken for a minimum time, on backends that
+//!   [can](backend::Capabilities::minimum_hold). Cron jobs on hosts whose clocks differ need it. If the host dies during
+//!   the job, nobody repeats it.
+//! - **Requirements.** [`Locker::require`] refuses a server that does not keep a [`Guarantee`] that the program needs.
 //! - **Suspended time counts** on Linux and Android (`CLOCK_BOOTTIME`). Every read of a guard's state includes it at once.
 //!   A task that waits for the loss learns of it about a second after the machine resumed. On other systems it counts only
 //!   if the monotonic clock runs meanwhile; on macOS it stops. A virtual machine cannot detect that its host paused
 //!   it. The time limit of an acquire does not include suspended time.
-//! - **Only the holder releases.** Releasing a lock you no longer hold is an error and never affects the new holder.
-//! - **Cancel and drop safety.** A dropped acquire is undone in the background, and a dropped guard releases its lock there;
-//!   dropping never blocks and never panics. If the process ends before, the lock stays taken until the TTL ends:
-//!   await [`Locker::shutdown`].
-//! - **Errors say what is known.** After a timeout or a broken connection the outcome is unknown: the lock does not count as
-//!   held, and the background work undoes what was sent. It is no error if the lock is taken.
 //!
 //! Outside those conditions (a Redis that lost data, a stepped clock, a killed connection under a row lock) only the
 //! fencing token protects. Each backend's page says what can end a hold there, and how soon a guard learns of it.
 //!
-//! # Tracing and metrics
-//! With `tracing`, under the target `polylock`:
-//!
-//! | span or event | level | fields |
-//! |---|---|---|
-//! | span `acquire` | `DEBUG` | `lock`, `label` |
-//! | `lock is taken` | `DEBUG` | `lock`, `holder` |
-//! | `acquire failed; trying again` | `DEBUG` | `lock`, `error` |
-//! | `semaphore limits differ` | `WARN` | `lock`, `limit`, `other` |
-//! | `lock acquired` | `DEBUG` | `lock`, `token` |
-//! | `lock not acquired` | `DEBUG` | `lock`, `error` |
-//! | span `abandon` | `DEBUG` | `lock` |
-//! | `an acquire was not undone; what it left ends by itself` | `WARN` | `lock`, `error` |
-//! | `too many cancelled acquires wait to be undone; what others left ends by itself` | `WARN` | `lock` |
-//! | `lock upgraded` | `DEBUG` | `lock`, `token` |
-//! | `lock downgraded` | `DEBUG` | `lock`, `token` |
-//! | span `renew` | `DEBUG` | `lock`, `token` |
-//! | `renewal failed` | `DEBUG` | `lock`, `error` |
-//! | `renewal unanswered` | `DEBUG` | `lock` |
-//! | `hold suspect` | `INFO` | `lock`, `error`, `confirmed_ms_ago`, `lease_ms_left` |
-//! | `hold lost` | `WARN` | `lock`, `token`, `cause`, `error`, `confirmed_ms_ago`, `lease_ended_ms_ago` |
-//! | span `release` | `DEBUG` | `lock`, `token` |
-//! | `lock passed on` | `DEBUG` | `lock`, `token` |
-//! | `lock released` | `DEBUG` | `lock`, `token` |
-//! | `release unanswered; trying again` | `DEBUG` | `lock`, `error` |
-//! | `a release in the background failed; the hold ends by itself` | `DEBUG` | `lock`, `error` |
-//! | `hold revoked` | `WARN` | `lock`, `token`, `at_once` |
-//! | `leader elected` | `INFO` | `lock`, `term` |
-//! | `leader resigned` | `INFO` | `lock`, `term` |
-//! | `leadership lost` | `WARN` | `lock`, `term`, `cause` |
-//! | `the backend panicked in a renewal` | `ERROR` | `lock` |
-//! | `the backend panicked in the background` | `ERROR` | |
-//! | `a callback of a lost lock panicked` | `ERROR` | `lock` |
-//! | `a callback of a lost lock was not called: no thread can be started` | `ERROR` | `lock` |
-//!
-//! With the feature `metrics`, through the `metrics` crate. Lock names are not labels, since there may be any number; only
-//! `polylock_leader` has the name of its election, if [`Election::measured`] asks for it.
-//!
-//! | metric | kind | label |
-//! |---|---|---|
-//! | `polylock_wait_seconds` | histogram: an acquire, from its call to its end | `outcome`: `acquired`, `busy`, `timed_out`, `unavailable`, `failed`, `cancelled` |
-//! | `polylock_hold_seconds` | histogram: a hold, from its grant to its end | `ended`: `released`, `lost` |
-//! | `polylock_acquires` | gauge: acquires under way | |
-//! | `polylock_holds` | gauge: locks held by this process | |
-//! | `polylock_contended_total` | acquires that found the lock taken, by this process or at the server | `queue`: `process`, `server` |
-//! | `polylock_renewals_total` | renewals | `outcome`: `renewed`, `lost`, `failed`, `unanswered` |
-//! | `polylock_suspicions_total` | holds that became suspect | |
-//! | `polylock_losses_total` | holds that were lost | `cause`: `expired`, `not_held`, `revoked`, `disconnected`, `read_only`, `maximum_hold` |
-//! | `polylock_passes_total` | holds passed on within the process | |
-//! | `polylock_undos_dropped_total` | cancelled acquires that were not undone, because 10,000 waited to be | |
-//! | `polylock_leader` | gauge: elections in which this process leads, by name | `election` |
-//! | `polylock_requests_total` | calls of the backend, one round trip each where it does not wait | `request`: `acquire`, `renew`, `release`, `downgrade`, `abandon`, `status`, `list`, `revoke` |
+#![doc = include_str!("events.md")]
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 #![cfg_attr(docsrs, feature(doc_cfg))]

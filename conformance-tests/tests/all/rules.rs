@@ -20,7 +20,7 @@ fn each_case_cites_the_contract() {
 /// As people read them: without the marks of comments, code and links, and in one line.
 fn docs() -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let mut files = vec![root.join("docs/reference.md")];
+    let mut files = Vec::new();
     find(&root.join("lock-core/src"), &mut files);
     let mut docs = String::new();
     for file in files {

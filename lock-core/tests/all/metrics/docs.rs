@@ -1,8 +1,8 @@
-//! What the docs of the crate say about watching it: its tables.
+//! The tables of events and metrics in the docs of the crate.
 
 use std::collections::BTreeSet;
 
-const DOCS: &str = include_str!("../../../src/lib.rs");
+const DOCS: &str = include_str!("../../../src/events.md");
 
 /// Every span and event, as its row of the table.
 pub(crate) fn spans_and_events() -> BTreeSet<String> {
@@ -32,8 +32,7 @@ pub(crate) fn metrics() -> BTreeSet<String> {
 }
 
 fn rows(header: &'static str) -> impl Iterator<Item = &'static str> {
-    let lines = DOCS.lines().filter_map(|line| line.strip_prefix("//! "));
-    let below = lines.skip_while(move |line| *line != header).skip(2);
+    let below = DOCS.lines().skip_while(move |line| *line != header).skip(2);
     below.take_while(|line| line.starts_with('|'))
 }
 
