@@ -1,6 +1,6 @@
 //! The server programs that tests run on.
 
-use crate::{Error, MariaDb, Redis, Server, ZooKeeper};
+use crate::{Error, MariaDb, Postgres, Redis, Server, ZooKeeper};
 
 /// Which program, of which version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,11 +19,15 @@ pub enum Edition {
     ZooKeeper,
     /// ZooKeeper 3.9. Where `CI` is not set, it may be missing.
     ZooKeeper39,
+    /// The distribution's own PostgreSQL: 15 on Debian 12.
+    Postgres,
+    /// PostgreSQL 18. Where `CI` is not set, it may be missing.
+    Postgres18,
 }
 
 impl Edition {
     /// All there are.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 9] = [
         Self::Redis,
         Self::Redis8,
         Self::Valkey9,
@@ -31,10 +35,18 @@ impl Edition {
         Self::MySql9,
         Self::ZooKeeper,
         Self::ZooKeeper39,
+        Self::Postgres,
+        Self::Postgres18,
     ];
 
     /// Those that may be missing.
-    pub const EXTRA: [Self; 4] = [Self::Redis8, Self::Valkey9, Self::MySql9, Self::ZooKeeper39];
+    pub const EXTRA: [Self; 5] = [
+        Self::Redis8,
+        Self::Valkey9,
+        Self::MySql9,
+        Self::ZooKeeper39,
+        Self::Postgres18,
+    ];
 
     /// As commands and directories call it.
     pub fn name(self) -> &'static str {
@@ -46,6 +58,8 @@ impl Edition {
             Self::MySql9 => "mysql9",
             Self::ZooKeeper => "zookeeper",
             Self::ZooKeeper39 => "zookeeper39",
+            Self::Postgres => "postgres",
+            Self::Postgres18 => "postgres18",
         }
     }
 
@@ -55,10 +69,11 @@ impl Edition {
             Self::Redis | Self::Redis8 | Self::Valkey9 => Self::Redis,
             Self::MariaDb | Self::MySql9 => Self::MariaDb,
             Self::ZooKeeper | Self::ZooKeeper39 => Self::ZooKeeper,
+            Self::Postgres | Self::Postgres18 => Self::Postgres,
         }
     }
 
-    /// Starts it with the defaults of [`Redis`], [`MariaDb`] or [`ZooKeeper`].
+    /// Starts it with the defaults of [`Redis`], [`MariaDb`], [`ZooKeeper`] or [`Postgres`].
     ///
     /// # Errors
     /// [`Error::Missing`] or [`Error::LeftOut`] where there is none, [`Error::Start`].
@@ -69,6 +84,7 @@ impl Edition {
         match self.own() {
             Self::MariaDb => MariaDb::new().edition(self).start().await,
             Self::ZooKeeper => ZooKeeper::new().edition(self).start().await,
+            Self::Postgres => Postgres::new().edition(self).start().await,
             _ => Redis::new().edition(self).start().await,
         }
     }
@@ -88,6 +104,8 @@ impl Edition {
             Self::MySql9 => "MySQL 9",
             Self::ZooKeeper => "ZooKeeper",
             Self::ZooKeeper39 => "ZooKeeper 3.9",
+            Self::Postgres => "PostgreSQL",
+            Self::Postgres18 => "PostgreSQL 18",
         }
     }
 
@@ -101,6 +119,8 @@ impl Edition {
             Self::MySql9 => &["POLYLOCK_MYSQL9_URL", "POLYLOCK_MYSQL9_DIR"],
             Self::ZooKeeper => &["POLYLOCK_ZOOKEEPER_URL", "POLYLOCK_ZOOKEEPER_DIR"],
             Self::ZooKeeper39 => &["POLYLOCK_ZOOKEEPER39_URL", "POLYLOCK_ZOOKEEPER39_DIR"],
+            Self::Postgres => &["POLYLOCK_POSTGRES_URL", "POLYLOCK_POSTGRES_DIR"],
+            Self::Postgres18 => &["POLYLOCK_POSTGRES18_URL", "POLYLOCK_POSTGRES18_DIR"],
         }
     }
 
@@ -115,6 +135,8 @@ impl Edition {
             Self::MySql9 => "mysql9/unpacked",
             Self::ZooKeeper => "unpacked/zookeeper",
             Self::ZooKeeper39 => "zookeeper39/unpacked/zookeeper",
+            Self::Postgres => "postgres/unpacked/postgres",
+            Self::Postgres18 => "postgres18/unpacked/postgres",
         }
     }
 }

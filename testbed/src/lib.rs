@@ -16,14 +16,14 @@
 //!
 //! # Which server
 //!
-//! | | Redis | MySQL | ZooKeeper |
-//! |---|---|---|---|
-//! | 1. one that already runs | `POLYLOCK_REDIS_URL` | `POLYLOCK_MYSQL_URL` | `POLYLOCK_ZOOKEEPER_URL` |
-//! | 2. a program to start | `POLYLOCK_REDIS_SERVER`: the program | `POLYLOCK_MARIADB_DIR`: has `mariadbd` or `mysqld` in `bin/` or `sbin/`, and `share/mysql/` | `POLYLOCK_ZOOKEEPER_DIR`: has the jars; `POLYLOCK_JAVA`: the program, default the installed one, else `java` |
-//! | 3. what `cargo xtask servers --install` put into `target/servers` | `redis-server` | `mariadbd` | ZooKeeper and a JRE |
+//! | | Redis | MySQL | ZooKeeper | PostgreSQL |
+//! |---|---|---|---|---|
+//! | 1. one that already runs | `POLYLOCK_REDIS_URL` | `POLYLOCK_MYSQL_URL` | `POLYLOCK_ZOOKEEPER_URL` | `POLYLOCK_POSTGRES_URL` |
+//! | 2. a program to start | `POLYLOCK_REDIS_SERVER`: the program | `POLYLOCK_MARIADB_DIR`: has `mariadbd` or `mysqld` in `bin/` or `sbin/`, and `share/mysql/` | `POLYLOCK_ZOOKEEPER_DIR`: has the jars; `POLYLOCK_JAVA`: the program, default the installed one, else `java` | `POLYLOCK_POSTGRES_DIR`: has `postgres`, `initdb` and `pg_basebackup` in `bin/`; `POLYLOCK_PGBOUNCER`: the program |
+//! | 3. what `cargo xtask servers --install` put into `target/servers` | `redis-server` | `mariadbd` | ZooKeeper and a JRE | PostgreSQL and PgBouncer |
 //!
 //! [`Edition`]s other than the distribution's own servers have variables of their own: `POLYLOCK_REDIS8_URL`,
-//! `POLYLOCK_VALKEY9_SERVER`, `POLYLOCK_MYSQL9_DIR`, `POLYLOCK_ZOOKEEPER39_DIR`. Without them tests are skipped, visibly,
+//! `POLYLOCK_VALKEY9_SERVER`, `POLYLOCK_MYSQL9_DIR`, `POLYLOCK_ZOOKEEPER39_DIR`, `POLYLOCK_POSTGRES18_DIR`. Without them tests are skipped, visibly,
 //! unless `CI` is set. So they are without the other clients: `POLYLOCK_PYTHON` may name a Python that has redis-py and
 //! kazoo, and `POLYLOCK_CURATOR_DIR` a folder with `classes/` and `lib/`, as `mvn` makes it of the files in
 //! `lock-zookeeper/tests/all/interop/curator`.
@@ -46,12 +46,14 @@ mod mariadb;
 mod offline;
 mod own;
 mod port;
+mod postgres;
 mod preload;
 mod process;
 mod recipe;
 mod redis;
 mod server;
 mod subscribed;
+mod template;
 mod url;
 mod watchdog;
 mod zookeeper;
@@ -66,13 +68,16 @@ pub use locate::{
     CURATOR, Found, KAZOO, REDIS_PY, curator, find, find_extra, installed_dir, is_ci, kazoo, redis_py, stand_in,
 };
 pub use mariadb::MariaDb;
-pub use mariadb::template::forget_templates;
 pub use offline::{is_offline, skip, skip_left_out, skip_offline};
+pub use postgres::Postgres;
+pub use postgres::pgbouncer::PgBouncer;
+pub use postgres::standby::Standbys;
 pub use redis::Redis;
 pub use redis::cluster::Cluster;
 pub use redis::replica::Replicated;
 pub use redis::sentinel::{Isolated, Watched};
 pub use server::Server;
 pub use subscribed::{Warnings, subscribe};
+pub use template::forget_templates;
 pub use testbed_macros::test;
 pub use zookeeper::ZooKeeper;

@@ -27,7 +27,7 @@ pub struct Found {
 
 /// Looks for the servers that every run of the tests needs: what is there, or why it is not.
 pub fn find() -> Vec<Result<Found, Error>> {
-    [Edition::Redis, Edition::MariaDb, Edition::ZooKeeper]
+    [Edition::Redis, Edition::MariaDb, Edition::ZooKeeper, Edition::Postgres]
         .map(found_edition)
         .into()
 }
@@ -42,6 +42,7 @@ fn found_edition(edition: Edition) -> Result<Found, Error> {
     let there = match edition.own() {
         Edition::MariaDb => sql(edition).map(drop),
         Edition::ZooKeeper => zookeeper(edition).map(drop),
+        Edition::Postgres => postgres(edition).map(drop),
         _ => redis(edition).map(drop),
     };
     found(edition.title(), edition.variables(), there)
@@ -94,6 +95,31 @@ pub(crate) fn redis(edition: Edition) -> Result<PathBuf, Error> {
             problem: "there is no such file".into(),
         }),
     }
+}
+
+/// The directory that has the programs in `bin/`.
+pub(crate) fn postgres(edition: Edition) -> Result<PathBuf, Error> {
+    let dir = place_of(edition)?;
+    let programs = ["bin/postgres", "bin/initdb", "bin/pg_basebackup"];
+    match programs.iter().find(|program| !dir.join(program).is_file()) {
+        None => Ok(dir),
+        Some(missing) => Err(Error::Variable {
+            variable: edition.variables()[1],
+            value: dir,
+            problem: format!("there is no {missing} in it"),
+        }),
+    }
+}
+
+pub(crate) fn pgbouncer() -> Result<PathBuf, Error> {
+    const VARIABLES: &[&str; 1] = &["POLYLOCK_PGBOUNCER"];
+    let named = variable(VARIABLES[0]).map(PathBuf::from);
+    named
+        .or_else(|| installed("postgres/unpacked/bin/pgbouncer"))
+        .ok_or(Error::Missing {
+            server: "PgBouncer",
+            variables: VARIABLES,
+        })
 }
 
 /// Why something that is not always needed is not there.

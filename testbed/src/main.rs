@@ -27,7 +27,8 @@ async fn main() -> ExitCode {
             }
             None => {
                 eprintln!(
-                    "error: {kind:?} is none of redis, redis8, valkey9, mariadb, mysql9, zookeeper, ensemble, cluster"
+                    "error: {kind:?} is none of redis, redis8, valkey9, mariadb, mysql9, zookeeper, zookeeper39, postgres, postgres18, \
+                     ensemble, cluster"
                 );
                 return ExitCode::FAILURE;
             }

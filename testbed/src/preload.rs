@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Write;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::watchdog::Watchdog;
@@ -24,19 +24,7 @@ impl Preload {
     /// Compiles it; the page is all zeros.
     pub(crate) fn new(name: &str, source: &[u8]) -> Result<Self, Error> {
         let watchdog = Watchdog::start(&data::base(), name)?;
-        let compiling = || Error::io("compiling a library with the C compiler `cc`");
-        let mut cc = Command::new("cc")
-            .args(["-shared", "-fPIC", "-O1", "-x", "c", "-", "-o"])
-            .arg(watchdog.dir().join(LIBRARY))
-            .stdin(Stdio::piped())
-            .spawn()
-            .map_err(compiling())?;
-        let sent = cc.stdin.take().expect("its stdin is piped").write_all(source);
-        let status = cc.wait().map_err(compiling())?;
-        sent.map_err(compiling())?;
-        if !status.success() {
-            return Err(compiling()(std::io::Error::other(status.to_string())));
-        }
+        compile(source, &watchdog.dir().join(LIBRARY))?;
         let creating = || Error::io("creating a page in memory that a server reads");
         let page = File::create_new(watchdog.dir().join(PAGE_NAME)).map_err(creating())?;
         page.set_len(PAGE).map_err(creating())?;
@@ -61,18 +49,46 @@ impl Preload {
     }
 }
 
+/// Compiles a library.
+pub(crate) fn compile(source: &[u8], library: &Path) -> Result<(), Error> {
+    let compiling = || Error::io("compiling a library with the C compiler `cc`");
+    let mut cc = Command::new("cc")
+        .args(["-shared", "-fPIC", "-O1", "-x", "c", "-", "-o"])
+        .arg(library)
+        .stdin(Stdio::piped())
+        .spawn()
+        .map_err(compiling())?;
+    let sent = cc.stdin.take().expect("its stdin is piped").write_all(source);
+    let status = cc.wait().map_err(compiling())?;
+    sent.map_err(compiling())?;
+    match status.success() {
+        true => Ok(()),
+        false => Err(compiling()(std::io::Error::other(status.to_string()))),
+    }
+}
+
 /// Has a server run on this clock, and write to this disk.
 pub(crate) fn load(command: &mut Command, clock: Option<&Clock>, disk: Option<&Disk>) {
     command.envs(clock.map(Clock::variable));
     command.envs(disk.map(Disk::variable));
-    let libraries: Vec<_> = (clock.iter().map(|clock| clock.library()))
-        .chain(disk.iter().map(|disk| disk.library()))
-        .map(PathBuf::into_os_string)
-        .collect();
-    if !libraries.is_empty() {
-        command.env("LD_PRELOAD", libraries.join(OsStr::new(":")));
+    let clock = clock.map(Clock::library);
+    for library in clock.into_iter().chain(disk.map(Disk::library)) {
+        add(command, &library);
     }
 }
 
+/// Has a program load this library, too, before all others.
+pub(crate) fn add(command: &mut Command, library: &Path) {
+    let is_preload = |(name, _): &(&OsStr, _)| *name == PRELOAD;
+    let before = command.get_envs().find(is_preload).and_then(|(_, value)| value);
+    let mut libraries = before.map(OsStr::to_owned).unwrap_or_default();
+    if !libraries.is_empty() {
+        libraries.push(":");
+    }
+    libraries.push(library);
+    command.env(PRELOAD, libraries);
+}
+
+const PRELOAD: &str = "LD_PRELOAD";
 const LIBRARY: &str = "preload.so";
 const PAGE_NAME: &str = "page";

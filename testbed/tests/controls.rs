@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::time::Duration;
 
 use sqlx::{Connection, Executor, MySqlConnection, Row};
-use testbed::{Edition, Error, MariaDb, Redis, Server, ZooKeeper};
+use testbed::{Edition, Error, MariaDb, PgBouncer, Postgres, Redis, Server, ZooKeeper};
 use tokio::time::timeout;
 
 /// Longer than anything takes on an overloaded machine.
@@ -27,6 +27,40 @@ async fn mysql_keeps_what_it_acknowledged() {
     if let Some(server) = testbed::skip_left_out(Edition::MySql9.start().await) {
         every_control(&server, Kind::MariaDb).await;
     }
+}
+
+#[testbed::test]
+async fn postgres_keeps_what_it_acknowledged() {
+    let server = Postgres::new().start().await.expect("it starts");
+    every_control(&server, Kind::Postgres).await;
+}
+
+#[testbed::test]
+async fn postgres_18_keeps_what_it_acknowledged() {
+    if let Some(server) = testbed::skip_left_out(Edition::Postgres18.start().await) {
+        every_control(&server, Kind::Postgres).await;
+    }
+}
+
+#[testbed::test]
+async fn pgbouncer_lends_a_connection_for_a_transaction() {
+    let server = Postgres::new().start().await.expect("it starts");
+    let pool = PgBouncer::of(server.port()).setting("default_pool_size", "1");
+    let pool = pool.start().await.expect("it starts");
+    let one = postgres(&pool.url()).await.expect("it lets us in");
+    let two = postgres(&pool.url())
+        .await
+        .expect("it lets two in, with one connection");
+    let backend = "SELECT pg_backend_pid()";
+    let ask = async |client: &tokio_postgres::Client| match client.simple_query(backend).await {
+        Ok(rows) => rows.into_iter().find_map(|row| match row {
+            tokio_postgres::SimpleQueryMessage::Row(row) => row.get(0).map(String::from),
+            _ => None,
+        }),
+        Err(error) => panic!("{error}"),
+    };
+    assert_eq!(ask(&one).await, ask(&two).await);
+    assert!(matches!(pool.kill(), Ok(())) && one.simple_query(backend).await.is_err());
 }
 
 #[testbed::test]
@@ -120,6 +154,22 @@ async fn credentials_are_asked_for() {
         .await
         .expect_err("the password is wrong");
     assert!(error.to_string().contains("Access denied"), "{error}");
+
+    let server = Postgres::new()
+        .user("ann", "it's \\")
+        .database("shop")
+        .setting("max_connections", "77")
+        .start()
+        .await
+        .expect("it starts");
+    Kind::Postgres.write(&server).await;
+    let wrong = format!("postgres://ann:wrong@{}/shop", server.address());
+    let error = postgres(&wrong).await.map(drop).expect_err("the password is wrong");
+    let code = error.code().map(tokio_postgres::error::SqlState::code);
+    assert_eq!(code, Some("28P01"), "{error}");
+    let client = postgres(&server.url()).await.expect("it lets her in");
+    let row = client.query_one("SHOW max_connections", &[]).await.expect("it answers");
+    assert_eq!(row.get::<_, String>(0), "77");
 }
 
 #[testbed::test]
@@ -151,6 +201,7 @@ enum Kind {
     Redis,
     MariaDb,
     ZooKeeper,
+    Postgres,
 }
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
@@ -173,6 +224,11 @@ impl Kind {
                     zookeeper_client::CreateMode::Persistent.with_acls(zookeeper_client::Acls::anyone_all());
                 zookeeper(url).await?.create("/marker", b"1", &persistent).await?;
             }
+            Self::Postgres => {
+                let client = postgres(url).await?;
+                client.batch_execute("CREATE TABLE marker (id INT)").await?;
+                client.batch_execute("INSERT INTO marker VALUES (1)").await?;
+            }
         }
         Ok(())
     }
@@ -188,6 +244,13 @@ impl Kind {
                 !tables.is_empty() && connection.fetch_all("SELECT id FROM marker").await?.len() == 1
             }
             Self::ZooKeeper => zookeeper(&url).await?.check_stat("/marker").await?.is_some(),
+            Self::Postgres => {
+                let client = postgres(&url).await?;
+                let table = client
+                    .query_one("SELECT to_regclass('marker') IS NOT NULL", &[])
+                    .await?;
+                table.get::<_, bool>(0) && client.query("SELECT id FROM marker", &[]).await?.len() == 1
+            }
         })
     }
 }
@@ -209,6 +272,13 @@ async fn redis_command<T: redis::FromRedisValue>(url: &str, words: &[&str]) -> r
 async fn zookeeper(url: &str) -> Result<zookeeper_client::Client, zookeeper_client::Error> {
     let address = url.trim_start_matches("zookeeper://").trim_end_matches("/?acl=open");
     zookeeper_client::Client::connect(address).await
+}
+
+async fn postgres(url: &str) -> Result<tokio_postgres::Client, tokio_postgres::Error> {
+    let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await?;
+    // It ends with its client.
+    tokio::spawn(connection);
+    Ok(client)
 }
 
 fn is_closed(port: u16) -> bool {

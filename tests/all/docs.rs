@@ -18,6 +18,7 @@ fn pages() -> Vec<PathBuf> {
         "lock-core",
         "lock-redis",
         "lock-mysql",
+        "lock-postgres",
         "lock-zookeeper",
         "lock-quorum",
         "conformance-tests",

@@ -6,12 +6,13 @@ use crate::Result;
 use crate::test::root;
 
 /// The published crates, each behind those that it depends on.
-pub(crate) const ORDER: [&str; 10] = [
+pub(crate) const ORDER: [&str; 11] = [
     "lock-core",
     "lock-kit",
     "lock-tls",
     "lock-redis",
     "lock-mysql",
+    "lock-postgres",
     "lock-zookeeper",
     "lock-quorum",
     "conformance-tests",

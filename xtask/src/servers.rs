@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 
+use tokio::runtime::Runtime;
 use unpack::Wanted;
 
 use crate::Result;
@@ -19,27 +20,67 @@ mod unpack;
 /// Raise it when what is unpacked, or how, changes: it is then done anew everywhere.
 const LAYOUT: u32 = 1;
 
-/// The distribution's own servers; apt adds what they depend on.
-const PACKAGES: [&str; 4] = [
-    "redis-server",
-    "mariadb-server-core",
-    "libzookeeper-java",
-    "default-jre-headless",
+/// Servers that every run of the tests needs.
+struct Set {
+    /// Where they are put, in the directory of all.
+    dir: &'static str,
+    /// apt adds what they depend on.
+    packages: &'static [&'static str],
+    wanted: Wanted,
+    /// A package that unpacks may still lack what it needs to run.
+    start_each_once: fn(&Runtime) -> std::result::Result<(), testbed::Error>,
+}
+
+/// The distribution's own servers. A change of one set leaves the other as it is.
+const SETS: [Set; 2] = [
+    Set {
+        dir: "",
+        packages: &[
+            "redis-server",
+            "mariadb-server-core",
+            "libzookeeper-java",
+            "default-jre-headless",
+        ],
+        wanted: Wanted {
+            programs: &[
+                ("redis-server", "usr/bin/redis-server"),
+                ("mariadbd", "usr/sbin/mariadbd"),
+                ("java", "usr/lib/jvm/default-java/bin/java"),
+            ],
+            zookeeper: true,
+            ..Wanted::NOTHING
+        },
+        start_each_once: |runtime| {
+            runtime.block_on(async {
+                let redis = testbed::Redis::new().start();
+                let maria = testbed::MariaDb::new().start();
+                let zookeeper = testbed::ZooKeeper::new().start();
+                tokio::try_join!(redis, maria, zookeeper).map(drop)
+            })
+        },
+    },
+    Set {
+        dir: "postgres",
+        packages: &["postgresql", "pgbouncer"],
+        wanted: Wanted {
+            programs: &[("pgbouncer", "usr/sbin/pgbouncer")],
+            postgres: true,
+            without_packages: &unpack::SETS_UP_POSTGRES,
+            ..Wanted::NOTHING
+        },
+        start_each_once: |runtime| {
+            runtime.block_on(async {
+                let postgres = testbed::Postgres::new().start().await?;
+                testbed::PgBouncer::of(postgres.port()).start().await.map(drop)
+            })
+        },
+    },
 ];
 
-const WANTED: Wanted = Wanted {
-    programs: &[
-        ("redis-server", "usr/bin/redis-server"),
-        ("mariadbd", "usr/sbin/mariadbd"),
-        ("java", "usr/lib/jvm/default-java/bin/java"),
-    ],
-    zookeeper: true,
-    ..Wanted::NOTHING
-};
-
-const OTHER_WAYS: &str = "To use servers of your own, set for each of the three either the URL of one that runs \
-                          (POLYLOCK_REDIS_URL, POLYLOCK_MYSQL_URL, POLYLOCK_ZOOKEEPER_URL) or a program to start \
-                          (POLYLOCK_REDIS_SERVER, POLYLOCK_MARIADB_DIR, POLYLOCK_ZOOKEEPER_DIR with POLYLOCK_JAVA).";
+const OTHER_WAYS: &str = "To use servers of your own, set for each of the four either the URL of one that runs \
+                          (POLYLOCK_REDIS_URL, POLYLOCK_MYSQL_URL, POLYLOCK_ZOOKEEPER_URL, POLYLOCK_POSTGRES_URL) or a program to start \
+                          (POLYLOCK_REDIS_SERVER, POLYLOCK_MARIADB_DIR, POLYLOCK_ZOOKEEPER_DIR with POLYLOCK_JAVA, POLYLOCK_POSTGRES_DIR), and \
+                          POLYLOCK_PGBOUNCER.";
 
 /// Says what is there; fails if something is missing.
 pub(crate) fn run(install: bool) -> Result<ExitCode> {
@@ -117,36 +158,49 @@ pub(crate) fn install() -> Result<Vec<String>> {
         .iter()
         .all(|found| found.as_ref().is_ok_and(|found| found.variable.is_some()))
     {
-        install_required(&dir)?;
+        for set in &SETS {
+            set.install(&dir.join(set.dir))?;
+        }
     }
     extra::install(&dir)
 }
 
-fn install_required(dir: &Path) -> Result<()> {
-    let system = sources::System::of_this_machine().map_err(|error| format!("{error}\n{OTHER_WAYS}"))?;
-    let stamp = format!(
-        "layout {LAYOUT}\n{} {} {}\n{}\n",
-        system.id,
-        system.codename,
-        std::env::consts::ARCH,
-        PACKAGES.join(" ")
-    );
-    let stamp_file = dir.join("unpacked/stamp");
-    if fs::read_to_string(&stamp_file).is_ok_and(|found| found == stamp) {
-        return Ok(());
+impl Set {
+    fn install(&self, dir: &Path) -> Result<()> {
+        let system = sources::System::of_this_machine().map_err(|error| format!("{error}\n{OTHER_WAYS}"))?;
+        let stamp = format!(
+            "layout {LAYOUT}\n{} {} {}\n{}\n",
+            system.id,
+            system.codename,
+            std::env::consts::ARCH,
+            self.packages.join(" ")
+        );
+        let unpacked = dir.join("unpacked");
+        let stamp_file = unpacked.join("stamp");
+        if fs::read_to_string(&stamp_file).is_ok_and(|found| found == stamp) {
+            return Ok(());
+        }
+        let start = Instant::now();
+        fs::create_dir_all(dir).map_err(|error| format!("cannot create {}: {error}", dir.display()))?;
+        let apt = dir.join("apt");
+        let packages = apt::download(&apt, &system, self.packages, self.wanted.without_packages)?;
+        println!("servers: unpacking {} packages", packages.len());
+        let replaces = unpacked.exists();
+        unpack::unpack(&packages, &self.wanted, dir)?;
+        if replaces {
+            testbed::forget_templates().map_err(|error| error.to_string())?;
+        }
+        apt::clean(&apt)?;
+        println!("servers: starting each once");
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .map_err(|error| error.to_string())?;
+        (self.start_each_once)(&runtime).map_err(|error| error.to_string())?;
+        // Last: without it everything is done again.
+        fs::write(&stamp_file, stamp).map_err(|error| format!("cannot write {}: {error}", stamp_file.display()))?;
+        println!("servers: installed in {:.0} s", start.elapsed().as_secs_f32());
+        Ok(())
     }
-    let start = Instant::now();
-    let packages = apt::download(&dir.join("apt"), &system, &PACKAGES, WANTED.without_packages)?;
-    println!("servers: unpacking {} packages", packages.len());
-    unpack::unpack(&packages, &WANTED, dir)?;
-    testbed::forget_templates().map_err(|error| error.to_string())?;
-    apt::clean(&dir.join("apt"))?;
-    println!("servers: starting each once");
-    start_each_once()?;
-    // Last: without it everything is done again.
-    fs::write(&stamp_file, stamp).map_err(|error| format!("cannot write {}: {error}", stamp_file.display()))?;
-    println!("servers: installed in {:.0} s", start.elapsed().as_secs_f32());
-    Ok(())
 }
 
 /// Held until the file is closed, so also when we are killed.
@@ -160,19 +214,4 @@ fn lock(path: &Path) -> Result<File> {
     }
     file.lock().map_err(failed)?;
     Ok(file)
-}
-
-/// A package that unpacks may still lack what it needs to run.
-fn start_each_once() -> Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .build()
-        .map_err(|error| error.to_string())?;
-    runtime.block_on(async {
-        let redis = testbed::Redis::new().start();
-        let maria = testbed::MariaDb::new().start();
-        let zookeeper = testbed::ZooKeeper::new().start();
-        tokio::try_join!(redis, maria, zookeeper)
-            .map(drop)
-            .map_err(|error| error.to_string())
-    })
 }

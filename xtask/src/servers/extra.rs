@@ -21,7 +21,7 @@ struct Extra {
     wanted: Wanted,
 }
 
-const EXTRAS: [Extra; 4] = [
+const EXTRAS: [Extra; 5] = [
     Extra {
         edition: Edition::Redis8,
         package: "redis-server",
@@ -65,6 +65,17 @@ const EXTRAS: [Extra; 4] = [
             // Its jars run on the distribution's own JRE.
             without_packages: &["default-jre-headless"],
             without_files: &["./usr/lib", "./usr/bin"],
+            ..Wanted::NOTHING
+        },
+    },
+    Extra {
+        edition: Edition::Postgres18,
+        package: "postgresql-18",
+        version: "18.",
+        releases: ["forky", "sid"],
+        wanted: Wanted {
+            postgres: true,
+            without_packages: &unpack::SETS_UP_POSTGRES,
             ..Wanted::NOTHING
         },
     },

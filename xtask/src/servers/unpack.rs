@@ -31,12 +31,22 @@ const JARS: [&str; 19] = [
     "jackson-annotations",
 ];
 
+/// Packages that set up a PostgreSQL or a PgBouncer in the system, and what only they need.
+pub(crate) const SETS_UP_POSTGRES: [&str; 5] = [
+    "postgresql-common",
+    "postgresql-client-common",
+    "perl",
+    "python3",
+    "lsb-base",
+];
+
 /// What is wanted of the packages.
 #[derive(Debug)]
 pub(crate) struct Wanted {
     /// Names, and where they lie in the packages.
     pub(crate) programs: &'static [(&'static str, &'static str)],
     pub(crate) zookeeper: bool,
+    pub(crate) postgres: bool,
     /// Packages that some depend on and that the programs do without; they are not downloaded.
     pub(crate) without_packages: &'static [&'static str],
     /// Directories of the packages that are not unpacked, beginning with "./".
@@ -47,13 +57,15 @@ impl Wanted {
     pub(crate) const NOTHING: Self = Self {
         programs: &[],
         zookeeper: false,
+        postgres: false,
         without_packages: &[],
         without_files: &[],
     };
 }
 
 /// Unpacks into `dir/unpacked`, which appears, or is replaced, only when it is complete:
-/// `root/` as in the packages, `bin/` with a script for each program, `zookeeper/` with its jars.
+/// `root/` as in the packages, `bin/` with a script for each program, `zookeeper/` with its jars, `postgres/` with scripts for
+/// its programs in its own `bin/`.
 pub(crate) fn unpack(packages: &[PathBuf], wanted: &Wanted, dir: &Path) -> Result<()> {
     let done = dir.join("unpacked");
     let (new, old) = (dir.join("unpacked.new"), dir.join("unpacked.old"));
@@ -73,6 +85,9 @@ pub(crate) fn unpack(packages: &[PathBuf], wanted: &Wanted, dir: &Path) -> Resul
     }
     if wanted.zookeeper {
         fill_zookeeper(&new)?;
+    }
+    if wanted.postgres {
+        fill_postgres(&new)?;
     }
     remove(&old)?;
     if done.exists() {
@@ -152,44 +167,82 @@ fn relative(inside: &Path, target: &Path) -> PathBuf {
 
 /// Scripts that run the programs with the libraries next to them and no other, wherever the directory is.
 fn fill_bin(dir: &Path, programs: &[(&str, &str)]) -> Result<()> {
-    let root = dir.join("root");
-    let libraries = find(&root.join("usr/lib"), |path| path.join("libc.so.6").exists())?;
-    let loader = find(&libraries, |path| {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        name.starts_with("ld-linux") || name.starts_with("ld64")
-    })?;
-    let root = fs::canonicalize(&root).map_err(failed("find", &root))?;
+    let scripts = Scripts::of(&dir.join("root"))?;
     let bin = dir.join("bin");
     fs::create_dir(&bin).map_err(failed("create", &bin))?;
     for (name, program) in programs {
-        let mut program = root.join(program);
+        let mut program = scripts.root.join(program);
         fs::metadata(&program).map_err(failed("find", &program))?;
         // Java looks for its files beside itself. A Redis is a link too, but knows what to be by the link's name.
-        if program.starts_with(root.join("usr/lib")) {
+        if program.starts_with(scripts.root.join("usr/lib")) {
             program = fs::canonicalize(&program).map_err(failed("find", &program))?;
         }
-        let inside = |path: &Path| -> Result<String> {
-            let path = fs::canonicalize(path.parent().unwrap_or(path))
-                .map(|parent| parent.join(path.file_name().unwrap_or_default()))
-                .map_err(failed("find", path))?;
-            Ok(path
-                .strip_prefix(&root)
-                .map_err(|_| format!("{} leads elsewhere", path.display()))?
-                .display()
-                .to_string())
-        };
-        let script = format!(
-            "#!/bin/sh\nroot=$(CDPATH= cd -- \"$(dirname -- \"$0\")/../root\" && pwd) || exit 1\n\
-             exec \"$root/{}\" --library-path \"$root/{}\" \"$root/{}\" \"$@\"\n",
-            inside(&loader)?,
-            inside(&libraries)?,
-            inside(&program)?
-        );
-        let path = bin.join(name);
-        fs::write(&path, script).map_err(failed("write", &path))?;
-        fs::set_permissions(&path, Permissions::from_mode(0o755)).map_err(failed("write", &path))?;
+        scripts.write(&bin.join(name), "../root", &program)?;
     }
     Ok(())
+}
+
+/// The script of a program stands in its place, since `initdb` runs the `postgres` beside itself.
+fn fill_postgres(dir: &Path) -> Result<()> {
+    let scripts = Scripts::of(&dir.join("root"))?;
+    let version = find(&scripts.root.join("usr/lib/postgresql"), |_| true)?;
+    for name in ["postgres", "initdb", "pg_basebackup"] {
+        let program = version.join("bin").join(name);
+        let moved = version.join("bin").join(format!("{name}.program"));
+        fs::rename(&program, &moved).map_err(failed("rename", &program))?;
+        scripts.write(&program, "../../../../..", &moved)?;
+    }
+    let inside = version.strip_prefix(&scripts.root).map_err(|error| error.to_string())?;
+    let link = dir.join("postgres");
+    symlink(Path::new("root").join(inside), &link).map_err(failed("link", &link))
+}
+
+/// Writes scripts that run programs with the libraries of a root.
+struct Scripts {
+    root: PathBuf,
+    loader: PathBuf,
+    libraries: PathBuf,
+}
+
+impl Scripts {
+    fn of(root: &Path) -> Result<Self> {
+        let root = fs::canonicalize(root).map_err(failed("find", root))?;
+        let libraries = find(&root.join("usr/lib"), |path| path.join("libc.so.6").exists())?;
+        let loader = find(&libraries, |path| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            name.starts_with("ld-linux") || name.starts_with("ld64")
+        })?;
+        Ok(Self {
+            root,
+            loader,
+            libraries,
+        })
+    }
+
+    /// From the script's directory, `up` leads to the root.
+    fn write(&self, path: &Path, up: &str, program: &Path) -> Result<()> {
+        let script = format!(
+            "#!/bin/sh\nroot=$(CDPATH= cd -P -- \"$(dirname -- \"$0\")/{up}\" && pwd) || exit 1\n\
+             exec \"$root/{}\" --library-path \"$root/{}\" \"$root/{}\" \"$@\"\n",
+            self.inside(&self.loader)?,
+            self.inside(&self.libraries)?,
+            self.inside(program)?
+        );
+        fs::write(path, script).map_err(failed("write", path))?;
+        fs::set_permissions(path, Permissions::from_mode(0o755)).map_err(failed("write", path))
+    }
+
+    /// The path from the root, which must not lead out of it.
+    fn inside(&self, path: &Path) -> Result<String> {
+        let path = fs::canonicalize(path.parent().unwrap_or(path))
+            .map(|parent| parent.join(path.file_name().unwrap_or_default()))
+            .map_err(failed("find", path))?;
+        Ok(path
+            .strip_prefix(&self.root)
+            .map_err(|_| format!("{} leads elsewhere", path.display()))?
+            .display()
+            .to_string())
+    }
 }
 
 fn fill_zookeeper(dir: &Path) -> Result<()> {

@@ -60,13 +60,14 @@ const FEATURES: [&str; 10] = [
 ];
 
 /// The crates that users depend on by name. Each must build without what the others switch on.
-pub(crate) const PUBLISHED: [&str; 10] = [
+pub(crate) const PUBLISHED: [&str; 11] = [
     "polylock",
     "lock-core",
     "lock-kit",
     "lock-tls",
     "lock-redis",
     "lock-mysql",
+    "lock-postgres",
     "lock-zookeeper",
     "lock-quorum",
     "conformance-tests",
@@ -174,6 +175,7 @@ fn built_beside() -> Vec<Step> {
 /// A backend's own tests on another server than the distribution's; the conformance suite has modules for them.
 fn on_edition(edition: Edition) -> Step {
     let tests = match edition.own() {
+        Edition::Postgres => "postgres",
         Edition::MariaDb => "mysql",
         Edition::ZooKeeper => "zookeeper",
         _ => "redis",

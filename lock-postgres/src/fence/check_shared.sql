@@ -1,0 +1,1 @@
+SELECT writer, reader FROM polylock_fences WHERE resource = :resource FOR SHARE;

@@ -1,0 +1,5 @@
+//! What the crate does to a real PostgreSQL.
+#![forbid(unsafe_code)]
+
+mod fence;
+mod transaction;
