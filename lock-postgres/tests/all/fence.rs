@@ -9,6 +9,7 @@ use tokio::task::JoinSet;
 use self::stock::{Stock, connect, soon};
 
 mod isolation;
+mod page;
 mod shared;
 pub(crate) mod stock;
 
