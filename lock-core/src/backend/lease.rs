@@ -1,21 +1,18 @@
 //! The lease: until when a hold counts as held, by this process's clock.
 
 use std::fmt;
-use std::task::Waker;
 use std::time::Duration;
 
 pub use self::state::{Ended, HoldState};
 
 use self::driven::Driven;
-use self::suspicion::Suspicion;
+use self::record::{Phase, Record};
 
 use super::rules;
 use super::sent_at::SentAt;
 use crate::error::{Error, ErrorKind, Result};
-use crate::lost::{Lost, LostCause};
 use crate::mutant::{Mutant, is_active};
 use crate::name::LockName;
-use crate::observe;
 use crate::sync::time::{Instant, sleep_until};
 use crate::sync::{Arc, Handle, Mutex, MutexGuard, Notify};
 use crate::time::LeaseInstant;
@@ -52,78 +49,6 @@ struct Shared {
     fixed: bool,
     record: Mutex<Record>,
     changed: Notify,
-}
-
-struct Record {
-    phase: Phase,
-    /// The end of the hold's own term, once armed.
-    term_end: Option<LeaseInstant>,
-    /// The end of the session to which the hold is bound, if it is.
-    session_end: Option<LeaseInstant>,
-    /// The time for which that session outlives its last contact with the server.
-    session_term: Option<Duration>,
-    /// The moment at which a live hold reaches its maximum, if it has one.
-    maximum_end: Option<LeaseInstant>,
-    /// The moment when the latest request was sent whose answer armed the lease.
-    armed_from: Option<LeaseInstant>,
-    /// The moment when the latest request was sent whose answer armed the lease or bound it to its session.
-    heard_of: Option<SentAt>,
-    /// The suspicion that no arming has cleared yet.
-    suspected: Option<Suspicion>,
-    /// The latest error since the hold was last confirmed.
-    failure: Option<Error>,
-    /// The moment when core last sent a renewal or received an answer, if core renews the hold.
-    driven: Driven,
-    /// The loss, once the hold is lost.
-    lost: Option<Lost>,
-    /// A loss that was reported during the release. The next holder must learn of it if the hold is passed on.
-    lost_in_release: Option<LostCause>,
-    /// The task to wake after a loss.
-    watcher: Option<Waker>,
-}
-
-impl Record {
-    /// The end of the lease.
-    fn end(&self) -> Option<LeaseInstant> {
-        let hold_end = self.hold_end()?;
-        Some(
-            self.maximum_end
-                .map_or(hold_end, |maximum_end| maximum_end.min(hold_end)),
-        )
-    }
-
-    /// The end of the hold, whatever its maximum is.
-    fn hold_end(&self) -> Option<LeaseInstant> {
-        let term_end = self.term_end?;
-        Some(
-            self.session_end
-                .map_or(term_end, |session_end| session_end.min(term_end)),
-        )
-    }
-
-    /// A request sent at this moment was answered, so the hold was there when the answer came.
-    fn trust(&mut self, sent: SentAt) {
-        self.heard_of = Some(self.heard_of.map_or(sent, |known| known.later(sent)));
-        self.suspected = self.suspected.filter(|suspicion| !suspicion.is_cleared_by(sent));
-        if self.suspected.is_none() {
-            self.failure = None;
-        }
-    }
-
-    /// The time between `now` and the sending of the request whose answer last confirmed the hold.
-    fn confirmed_before(&self, now: LeaseInstant) -> Option<Duration> {
-        let confirmed = self.heard_of.map(|sent| sent.at).max(self.armed_from)?;
-        Some(now.saturating_duration_since(confirmed))
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    Unarmed,
-    Live,
-    Releasing,
-    Released,
-    Lost(LostCause),
 }
 
 /// The proof that a lease was armed, without which there is no grant and no renewal. Core refuses a grant with the proof
@@ -217,45 +142,6 @@ impl Lease {
         }
     }
 
-    /// Marks the hold as suspect until an arming that was sent after now.
-    pub fn suspect(&self) {
-        self.suspect_by(Suspicion::next, |_| {});
-    }
-
-    /// The same, and records why: the connection failed, or could not be made again. If the hold is lost before an arming
-    /// clears the suspicion, [`Lost::error`] returns the latest error. Its text must not contain secrets.
-    pub fn suspect_because(&self, why: Error) {
-        self.suspect_by(Suspicion::next, |failure| *failure = Some(why));
-    }
-
-    /// Marks the hold as suspect until an arming that was sent then or later, because a renewal failed.
-    pub(crate) fn renewal_failed(&self, sent: SentAt, why: Error) {
-        self.suspect_by(|| Suspicion::since(sent), |failure| *failure = Some(why));
-    }
-
-    /// The same because a renewal is unanswered, of which an error that is known already says more.
-    pub(crate) fn renewal_unanswered(&self, sent: SentAt, why: impl FnOnce() -> Error) {
-        let note = |failure: &mut Option<Error>| *failure = failure.take().or_else(|| Some(why()));
-        self.suspect_by(|| Suspicion::since(sent), note);
-    }
-
-    fn suspect_by(&self, suspicion: impl FnOnce() -> Suspicion, note: impl FnOnce(&mut Option<Error>)) {
-        let mut record = self.0.record.lock();
-        let phase = record.phase;
-        if matches!(phase, Phase::Live | Phase::Releasing) {
-            let before = record.suspected;
-            record.suspected = before.max(Some(suspicion()));
-            note(&mut record.failure);
-            if before.is_none() && phase == Phase::Live {
-                let now = LeaseInstant::now();
-                let left = record.end().map(|end| end.saturating_duration_since(now));
-                let (failure, confirmed) = (record.failure.clone(), record.confirmed_before(now));
-                drop(record);
-                observe::suspected(&self.0.name, failure.as_ref(), confirmed, left);
-            }
-        }
-    }
-
     /// From here on core renews it, which has this ttl.
     pub(crate) fn renewed_by_core(&self, ttl: Duration) {
         self.0.record.lock().driven.ttl = Some(ttl);
@@ -265,30 +151,6 @@ impl Lease {
     pub(crate) fn renewing(&self) {
         let now = LeaseInstant::now();
         self.0.record.lock().driven.look(now);
-    }
-
-    /// The hold is gone, as the server or its connection says. Does nothing to a lease that was never armed (then it is
-    /// the acquire that fails), that is being released, or that has ended.
-    pub fn lose(&self, cause: LostCause) {
-        self.lose_by(cause, None);
-    }
-
-    /// The same, and records why the connection or session has ended: [`Lost::error`] returns it. Its text must not contain
-    /// secrets.
-    pub fn lose_because(&self, cause: LostCause, why: Error) {
-        self.lose_by(cause, Some(why));
-    }
-
-    fn lose_by(&self, cause: LostCause, why: Option<Error>) {
-        let mut record = self.0.record.lock();
-        if matches!(record.phase, Phase::Live | Phase::Releasing) && why.is_some() {
-            record.failure = why;
-        }
-        match record.phase {
-            Phase::Live => self.set_lost(&mut record, cause, LeaseInstant::now()),
-            Phase::Releasing => record.lost_in_release = Some(cause),
-            Phase::Unarmed | Phase::Released | Phase::Lost(_) => {}
-        }
     }
 
     /// Returns the state of the hold now. A lease that was never armed counts as released.
@@ -359,15 +221,6 @@ impl Lease {
         true
     }
 
-    /// Has `watcher` woken when the hold is lost, or now if it is.
-    pub(crate) fn tell_of_loss(&self, watcher: Waker) {
-        let mut record = self.0.record.lock();
-        match record.phase {
-            Phase::Lost(_) => watcher.wake(),
-            _ => record.watcher = Some(watcher),
-        }
-    }
-
     /// The release is over, as far as it ever will be.
     pub(crate) fn finish_release(&self) {
         let mut record = self.0.record.lock();
@@ -376,19 +229,6 @@ impl Lease {
             drop(record);
             self.0.changed.notify_waiters();
         }
-    }
-
-    /// The server answered the release that the hold had been gone before. Returns how it was lost, as the backend said, if it
-    /// said anything.
-    pub(crate) fn lost_before_release(&self) -> Lost {
-        let mut record = self.0.record.lock();
-        let cause = record.lost_in_release.unwrap_or(LostCause::NotHeld);
-        if record.phase == Phase::Releasing {
-            self.set_lost(&mut record, cause, LeaseInstant::now());
-            return self.lost(&record, cause);
-        }
-        // The lease has ended meanwhile, and counts as released.
-        self.describe_loss(&mut record, cause, LeaseInstant::now())
     }
 
     /// The end of the lease.
@@ -430,11 +270,6 @@ impl Lease {
         self.0.changed.notify_waiters();
     }
 
-    fn lost(&self, record: &Record, cause: LostCause) -> Lost {
-        let known = record.lost.clone();
-        known.unwrap_or_else(|| Lost::new(self.0.name.clone(), cause))
-    }
-
     /// The record as it stands at `now`: a lease whose end has passed is over, whether anybody saw it or not.
     fn lock(&self, now: LeaseInstant) -> MutexGuard<'_, Record> {
         let mut record = self.0.record.lock();
@@ -454,32 +289,6 @@ impl Lease {
         }
         record
     }
-
-    fn set_lost(&self, record: &mut Record, cause: LostCause, now: LeaseInstant) {
-        record.phase = Phase::Lost(cause);
-        record.lost = Some(self.describe_loss(record, cause, now));
-        self.0.changed.notify_waiters();
-        if let Some(watcher) = record.watcher.take() {
-            // The keeper's, which takes no lease's lock under its own.
-            watcher.wake();
-        }
-    }
-
-    /// All that is known of a loss at `now`.
-    fn describe_loss(&self, record: &mut Record, cause: LostCause, now: LeaseInstant) -> Lost {
-        let end = record.end().filter(|end| rules::has_expired(*end, now));
-        record.forget_maximum();
-        let failure = record.failure.take();
-        let error = match cause {
-            LostCause::Expired => end.and_then(|end| record.driven.stall(end, now)).or(failure),
-            // Neither is why: the server answered, or the time was up.
-            LostCause::NotHeld | LostCause::Revoked | LostCause::MaximumHold => None,
-            _ => failure,
-        };
-        let lost = Lost::new(self.0.name.clone(), cause);
-        let ended = end.map(|end| now.saturating_duration_since(end));
-        lost.with_details(error, record.confirmed_before(now), ended)
-    }
 }
 
 impl fmt::Debug for Lease {
@@ -496,7 +305,9 @@ impl fmt::Debug for Lease {
 
 mod driven;
 mod inherit;
+mod loss;
 mod maximum;
+mod record;
 mod rest_on;
 mod state;
 mod suspicion;

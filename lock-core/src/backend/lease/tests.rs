@@ -1,4 +1,5 @@
 use super::*;
+use crate::lost::LostCause;
 use crate::time::tests::suspend;
 
 const TTL: Duration = Duration::from_secs(10);
