@@ -1,20 +1,18 @@
 //! The address of the server, and the options of its use.
 
 use std::fmt;
-use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use lock_core::{CredentialSource, Result};
-use lock_kit::url::misconfigured;
+use lock_core::CredentialSource;
 use lock_tls::Tls;
 use sqlx::ConnectOptions;
 use sqlx::mysql::{MySqlConnectOptions, MySqlPool, MySqlSslMode};
 
 pub use self::checks::Checks;
-use crate::names::check_table_prefix;
 
 mod checks;
 mod credentials;
+mod limits;
 mod read;
 mod url;
 
@@ -288,17 +286,6 @@ impl MySqlConfig {
         self
     }
 
-    /// Checks what the builder methods could not refuse, for the backend of this strategy.
-    pub(crate) fn check_for(&self, strategy: Strategy) -> Result<()> {
-        if self.strategy != strategy {
-            return Err(misconfigured(match strategy {
-                Strategy::Row => "RowLockBackend keeps row locks: leave strategy=lease out, or use LeaseTableBackend",
-                Strategy::Lease => "LeaseTableBackend keeps leases: set strategy=lease, or use RowLockBackend",
-            }));
-        }
-        self.check()
-    }
-
     /// States that all clients of these locks reach the same node of a cluster, also after a failover of some of them.
     /// Defaults to `false`: then a row lock is refused on a Galera node and in a group replication with several primaries,
     /// because the other nodes do not have its row locks. Two clients on two nodes would hold one name. Other servers and
@@ -315,65 +302,7 @@ impl MySqlConfig {
         self.checks = checks;
         self
     }
-
-    /// Checks what the builder methods could not refuse. No message shows a value: it may be a part of a password.
-    pub(crate) fn check(&self) -> Result<()> {
-        if self.options.get_socket().is_none() && self.options.get_host().is_empty() {
-            return Err(misconfigured("the host is empty: name the server's host or socket"));
-        }
-        self.check_credentials()?;
-        if self.tls.is_some() {
-            if self.options.get_socket().is_some() {
-                return Err(misconfigured("TLS needs a host: leave it out for a Unix socket"));
-            }
-            lock_tls::check_host(self.options.get_host())?;
-        }
-        // The driver would panic if two crypto providers are compiled in.
-        if matches!(self.options.get_ssl_mode(), MySqlSslMode::VerifyCa) {
-            return Err(misconfigured(
-                "the driver's mode VerifyCa leaves the host unverified: use VerifyIdentity",
-            ));
-        }
-        if self.options.get_database().is_none_or(str::is_empty) {
-            return Err(misconfigured(
-                "no database is named: write mysql://user:password@host:port/database, or call with_database",
-            ));
-        }
-        check_table_prefix(&self.table)?;
-        for (name, timeout) in [
-            ("connect_timeout", self.connect_timeout),
-            ("response_timeout", self.response_timeout),
-        ] {
-            if !TIMEOUTS.contains(&timeout) {
-                return Err(misconfigured(format!("{name} must be from 1ms to 1h")));
-            }
-        }
-        if !RETENTIONS.contains(&self.retention) {
-            return Err(misconfigured("retention must be from 1min to 365d"));
-        }
-        if self.max_read_only > MAX_READ_ONLY {
-            return Err(misconfigured("max_read_only must be from 0s to 365d"));
-        }
-        if !(1..=MAX_CONNECTIONS).contains(&self.max_connections) {
-            return Err(misconfigured(format!(
-                "max_connections must be from 1 to {MAX_CONNECTIONS}"
-            )));
-        }
-        Ok(())
-    }
 }
-
-/// A shorter one is as good as zero, a longer one as for ever.
-const TIMEOUTS: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(3600);
-
-/// The shortest is longer than any statement takes.
-const RETENTIONS: RangeInclusive<Duration> = Duration::from_secs(60)..=Duration::from_secs(365 * 24 * 3600);
-
-/// As good as for ever.
-const MAX_READ_ONLY: Duration = Duration::from_secs(365 * 24 * 3600);
-
-/// The most connections that a server can be configured to serve.
-const MAX_CONNECTIONS: usize = 100_000;
 
 /// The driver's options would show the password.
 impl fmt::Debug for MySqlConfig {

@@ -6,9 +6,12 @@ use std::time::Duration;
 use lock_core::{Error, ErrorKind, Result};
 use lock_kit::backoff::pauses;
 use sqlx::error::BoxDynError;
-use sqlx::mysql::{MySqlArguments, MySqlConnection, MySqlDatabaseError, MySqlPool, MySqlRow};
+use sqlx::mysql::{MySqlArguments, MySqlConnection, MySqlPool, MySqlRow};
 use sqlx::{Arguments, AssertSqlSafe, Column, Connection, Encode, MySql, Row, Type, TypeInfo, query, query_with};
 
+pub use self::error::UpdateError;
+use self::error::{is_conflict, known_columns_help};
+use self::version::check_version;
 use crate::names::is_identifier;
 
 /// Changes one row at a time so that no update is lost, without a lock: if somebody else has changed the row since it was read,
@@ -61,42 +64,6 @@ pub struct NewValues {
     columns: Vec<&'static str>,
     values: MySqlArguments,
     error: Option<BoxDynError>,
-}
-
-/// Why an update was not made.
-///
-/// `E` is the error of the computation.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum UpdateError<E> {
-    /// Others changed the row in each of so many attempts, after it was read. Nothing was written.
-    #[error(
-        "the row of `{table}` was changed by others in each of {attempts} attempts: repeat later, allow more attempts, or \
-         use a lock"
-    )]
-    Conflict {
-        /// The table.
-        table: String,
-        /// The number of tries.
-        attempts: u32,
-    },
-    /// There is no row of this key. Nothing was written.
-    #[error("the table `{table}` has no row of this key")]
-    NoRow {
-        /// The table.
-        table: String,
-    },
-    /// The computation failed. Nothing was written.
-    #[error("{0}")]
-    Compute(E),
-    /// A statement failed. If the connection broke during the write, the outcome is unknown.
-    #[error("the row of `{table}` cannot be updated")]
-    Sql {
-        /// The table.
-        table: String,
-        /// The error.
-        source: sqlx::Error,
-    },
 }
 
 impl OptimisticLock {
@@ -309,18 +276,6 @@ impl OptimisticLock {
     }
 }
 
-impl<E> UpdateError<E> {
-    fn is_protocol(&self) -> bool {
-        matches!(
-            self,
-            Self::Sql {
-                source: sqlx::Error::Protocol(_),
-                ..
-            }
-        )
-    }
-}
-
 impl NewValues {
     /// Sets a column of the row.
     pub fn set<'q, T>(&mut self, column: &'static str, value: T)
@@ -358,57 +313,7 @@ fn identifier(name: String) -> Result<String> {
     Err(Error::new(ErrorKind::Misconfigured, message))
 }
 
-/// Refuses a version that cannot grow: without strict mode, the server would write the same value again.
-fn check_version(column: &str, version: i128, type_name: &str, is_unsigned: bool) -> sqlx::Result<()> {
-    let problem = match largest(type_name, is_unsigned) {
-        None => "must be an integer: use BIGINT",
-        Some(largest) if version >= i128::from(largest) => {
-            "has reached the largest value of its type: make the column a BIGINT"
-        }
-        Some(_) => return Ok(()),
-    };
-    let message = format!("the version column `{column}`, of type {type_name}, {problem}");
-    Err(sqlx::Error::InvalidArgument(message))
-}
-
-/// The largest value of a column, by the driver's name of its type; `None` for one that is no integer.
-fn largest(type_name: &str, is_unsigned: bool) -> Option<u64> {
-    let bits = match type_name.trim_end_matches(" UNSIGNED") {
-        // The driver's name of TINYINT(1).
-        "BOOLEAN" | "TINYINT" => 8,
-        "SMALLINT" => 16,
-        "MEDIUMINT" => 24,
-        "INT" => 32,
-        "BIGINT" => 64,
-        _ => return None,
-    };
-    Some(u64::MAX >> (64 - bits) >> u32::from(!is_unsigned))
-}
-
-/// Adds to the driver's error for a type that it does not know what to do.
-fn known_columns_help(error: sqlx::Error) -> sqlx::Error {
-    match error {
-        sqlx::Error::Protocol(message) if message.contains("unknown column type") => sqlx::Error::Protocol(format!(
-            "{message}: name the columns that the computation needs, by OptimisticLock::with_read_columns"
-        )),
-        error => error,
-    }
-}
-
-/// True if nothing was executed because of other transactions.
-fn is_conflict(error: &sqlx::Error) -> bool {
-    let sqlx::Error::Database(error) = error else {
-        return false;
-    };
-    let error = error.try_downcast_ref::<MySqlDatabaseError>();
-    error.is_some_and(|error| is_conflict_number(error.number()))
-}
-
-/// A wait for the row that took too long, a deadlock (which is also how Galera reports a conflict with another node, at the
-/// commit), MariaDB's `innodb_snapshot_isolation`, and group replication's conflict with another node.
-fn is_conflict_number(number: u16) -> bool {
-    matches!(number, 1205 | 1213 | 1020 | 3101)
-}
-
+mod error;
 #[cfg(test)]
 mod tests;
+mod version;

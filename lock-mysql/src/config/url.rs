@@ -2,14 +2,14 @@
 
 use lock_core::Result;
 use lock_kit::url::{
-    ENCODE, PasswordParameters, check_encoded, choice, duration, not_encoded, number, unknown_parameter,
+    ENCODE, PasswordParameters, check_encoded, choice, duration, misconfigured, not_encoded, number, unknown_parameter,
 };
 use lock_tls::TlsParameters;
 use sqlx::ConnectOptions;
 use sqlx::mysql::{MySqlConnectOptions, MySqlSslMode};
 use url::Url;
 
-use super::{Checks, MySqlConfig, Strategy, misconfigured};
+use super::{Checks, MySqlConfig, Strategy};
 
 /// The parameters that a URL may have after its `?`, besides those of the driver.
 const PARAMETERS: [&str; 11] = [

@@ -1,3 +1,4 @@
+use super::error::is_conflict_number;
 use super::*;
 
 #[test]
