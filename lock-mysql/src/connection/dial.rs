@@ -8,12 +8,13 @@ use std::time::Duration;
 
 use lock_core::backend::AcquireRequest;
 use lock_core::{Error, ErrorKind, Result};
+use lock_kit::backoff::DIAL_SPACING;
 use lock_kit::identify::wrong_server;
 use tokio::sync::OnceCell;
 use tokio::time::{Instant, timeout};
 
 use super::greeting::{self, SILENCE_LIMIT};
-use super::limiter::{DIAL_SPACING, DialLimiter, Turn};
+use super::limiter::{DialLimiter, Turn};
 use super::liveness::LastAnswer;
 use super::session::{Session, SessionTerms};
 use crate::config::MySqlConfig;

@@ -3,14 +3,12 @@
 
 use std::time::Duration;
 
+use lock_kit::backoff::DIAL_SPACING;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
 use crate::error::ConnectError;
-
-/// The shortest time from a dial that failed to the next one.
-pub(super) const DIAL_SPACING: Duration = Duration::from_millis(50);
 
 /// After this a dial without an outcome does not keep others from dialling: its packets may be lost, or nobody drives
 /// the runtime that it began on.
