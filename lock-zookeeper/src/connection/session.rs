@@ -1,6 +1,5 @@
 //! One ZooKeeper session: the leases that it renews, its connection, and its end.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -8,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use lock_core::backend::{Armed, HolderId, Lease, LostCause, SentAt};
-use lock_core::{Error, HoldState, Result};
+use lock_core::backend::LostCause;
+use lock_core::{Error, Result};
 use lock_kit::runtime::RuntimeCheck;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::runtime::Handle;
@@ -17,9 +16,10 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use zookeeper_client::{Error as DriverError, SessionInfo, Stat};
 
+use self::leases::Liveness;
 use super::budget::Budget;
 use super::driver::Connection;
-use super::heartbeat::{self, Heartbeat, HeartbeatRecord};
+use super::heartbeat::{self, Heartbeat};
 use super::room::Room;
 use crate::config::{HeartbeatKind, ZooKeeperConfig};
 use crate::error;
@@ -58,12 +58,6 @@ pub(crate) struct Session {
     outage: watch::Sender<Option<Error>>,
 }
 
-struct Liveness {
-    heartbeats: HeartbeatRecord,
-    leases: HashMap<HolderId, Lease>,
-    ended: bool,
-}
-
 /// The error that the session has ended.
 #[derive(Debug)]
 pub(crate) struct SessionEnded;
@@ -86,11 +80,7 @@ impl Session {
             runtime_check,
             root: config.root().to_owned(),
             heartbeat: config.heartbeat(),
-            liveness: Mutex::new(Liveness {
-                heartbeats: HeartbeatRecord::new(connect, Instant::now(), timeout),
-                leases: HashMap::new(),
-                ended: false,
-            }),
+            liveness: Mutex::new(Liveness::new(connect, timeout)),
             budget: Mutex::default(),
             reporter,
             connection: watch::Sender::new(Some(Arc::new(connection))),
@@ -135,57 +125,6 @@ impl Session {
     /// True if it has nodes in this directory.
     pub(super) fn carries(&self, directory: &str) -> bool {
         self.budget().carries(directory)
-    }
-
-    /// Adds a lease to those that the heartbeats renew, and arms it: for the session timeout from what the heartbeats
-    /// have proven, or for its own term if it is fixed.
-    pub(crate) fn bind_lease(
-        &self,
-        holder: HolderId,
-        lease: &Lease,
-        fixed: Option<(SentAt, Duration)>,
-    ) -> Result<Armed> {
-        let mut liveness = self.liveness.lock();
-        let armed = self.arm(&liveness, lease, fixed)?;
-        liveness.leases.insert(holder, lease.clone());
-        Ok(armed)
-    }
-
-    /// Arms a lease by what the heartbeats have proven.
-    pub(crate) fn arm_lease(&self, lease: &Lease) -> Result<Armed> {
-        self.arm(&self.liveness.lock(), lease, None)
-    }
-
-    /// From here on the heartbeats renew `next` in place of the lease of this holder id. False if they renew none.
-    pub(crate) fn replace_lease(&self, holder: HolderId, next: &Lease) -> bool {
-        let mut liveness = self.liveness.lock();
-        let Some(lease) = liveness.leases.get_mut(&holder) else {
-            return false;
-        };
-        *lease = next.clone();
-        if self.connection.borrow().is_none() {
-            next.suspect();
-        }
-        true
-    }
-
-    fn arm(&self, liveness: &Liveness, lease: &Lease, fixed: Option<(SentAt, Duration)>) -> Result<Armed> {
-        if liveness.ended {
-            return Err(error::session_ended(None));
-        }
-        let session = (liveness.heartbeats.base().sent, self.timeout);
-        lease.bind_to_session(session.0, session.1);
-        let (sent, ttl) = fixed.unwrap_or(session);
-        let armed = lease.arm(sent, ttl)?;
-        if self.connection.borrow().is_none() {
-            lease.suspect();
-        }
-        Ok(armed)
-    }
-
-    /// Stops renewing a lease; it ends by itself.
-    pub(crate) fn unbind_lease(&self, holder: HolderId) {
-        self.liveness.lock().leases.remove(&holder);
     }
 
     pub(super) fn is_connected(&self) -> bool {
@@ -343,23 +282,6 @@ impl Session {
         }
     }
 
-    pub(super) fn acknowledge(&self, beat: Heartbeat, by: ServerMode) {
-        let mut liveness = self.liveness.lock();
-        if liveness.ended || !liveness.heartbeats.acknowledge(beat, Instant::now(), by) {
-            return;
-        }
-        let base = liveness.heartbeats.base();
-        // One that was passed on and that nothing has armed yet is left to its holder.
-        let is_live = |lease: &&Lease| matches!(lease.state(), HoldState::Held | HoldState::Suspect);
-        for lease in liveness.leases.values().filter(is_live) {
-            lease.bind_to_session(base.sent, self.timeout);
-            // A lease that has ended stays ended: its task deletes the node.
-            let _ = lease.arm(base.sent, self.timeout);
-        }
-        drop(liveness);
-        self.renewals.send_replace(());
-    }
-
     /// Publishes why the server is unreachable, or that it answers.
     pub(super) fn set_outage(&self, why: Option<Error>) {
         if self.has_ended() {
@@ -374,24 +296,6 @@ impl Session {
             is_news
         });
         self.reporter.set(state);
-    }
-
-    /// Makes all leases suspect, because of the [outage](Self::outage) if there is one.
-    pub(super) fn suspect(&self) {
-        let why = self.outage();
-        for lease in self.liveness.lock().leases.values() {
-            match &why {
-                Some(why) => lease.suspect_because(why.clone()),
-                None => lease.suspect(),
-            }
-        }
-    }
-
-    /// Makes all leases suspect: the session is about to end because of this.
-    pub(super) fn suspect_because(&self, why: &Error) {
-        for lease in self.liveness.lock().leases.values() {
-            lease.suspect_because(why.clone());
-        }
     }
 
     /// Every critical section leaves its data whole.
@@ -415,3 +319,5 @@ impl From<SessionEnded> for Error {
         error::session_ended(None)
     }
 }
+
+mod leases;
