@@ -12,6 +12,7 @@ use tokio::runtime::Handle;
 use tokio::sync::OwnedMutexGuard;
 use tokio::time::{Instant, sleep, timeout};
 
+use self::memory::{Maxima, UnderWay};
 use super::election::MutantCandidate;
 use super::guard::{MutantGuard, revive};
 use super::reentry::Keys;
@@ -251,46 +252,6 @@ impl Ask {
     }
 }
 
-/// An acquire that is under way for as long as this lives.
-struct UnderWay(Arc<Mutex<Vec<Ask>>>, Ask);
-
-impl UnderWay {
-    fn new(all: &Arc<Mutex<Vec<Ask>>>, ask: &Ask) -> Self {
-        all.lock().unwrap_or_else(PoisonError::into_inner).push(ask.clone());
-        Self(all.clone(), ask.clone())
-    }
-
-    /// The first of those before it.
-    fn first(&self, of: impl Fn(&Ask) -> bool) -> Option<Ask> {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all[..all.len() - 1].iter().find(|other| of(other)).cloned()
-    }
-}
-
-impl Drop for UnderWay {
-    fn drop(&mut self) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let own = |ask: &Ask| (&ask.name, &ask.label, &ask.reentry) == (&self.1.name, &self.1.label, &self.1.reentry);
-        if let Some(index) = all.iter().position(own) {
-            all.remove(index);
-        }
-    }
-}
-
-/// When the holds of each name have lasted for their maximum, for the mutant that forgets whose it was.
-#[derive(Debug, Default)]
-struct Maxima(Mutex<HashMap<String, Instant>>);
-
-impl Maxima {
-    fn of(&self, ask: &Ask) -> Option<Instant> {
-        let mut maxima = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(maximum) = ask.maximum {
-            maxima.insert(ask.name.clone(), Instant::now() + maximum);
-        }
-        maxima.get(&ask.name).copied()
-    }
-}
-
 /// The answer to an acquire, whose guard is never released if nobody takes it.
 struct Orphan(Option<Acquired>);
 
@@ -402,3 +363,5 @@ impl Subject for MutantSubject {
         self.whole.shutdown().await
     }
 }
+
+mod memory;
