@@ -38,6 +38,7 @@ use crate::token::FencingToken;
 mod answers;
 mod capabilities;
 mod change;
+mod declared;
 mod holder;
 pub(crate) mod lease;
 mod list;

@@ -32,7 +32,7 @@ impl BackendState {
 
     /// Returns the backend's verdict on a guarantee, from its capabilities or its server.
     pub(crate) fn verdict(&self, guarantee: Guarantee) -> Verdict {
-        match (guarantee.declared(&self.capabilities), guarantee) {
+        match (self.capabilities.verdict(guarantee), guarantee) {
             // The server may have granted less than the backend can do.
             (Some(Verdict::Yes), Guarantee::Ttl(ttl)) => match self.lock.check_ttl(ttl) {
                 Ok(()) => Verdict::Yes,

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 pub use self::verdict::Verdict;
 
-use crate::backend::Capabilities;
 use crate::error::{Error, ErrorKind, Result};
 
 mod required;
@@ -70,8 +69,8 @@ pub enum Guarantee {
 }
 
 impl Guarantee {
-    /// All of them for a backend with these capabilities: permits with the highest limit, and the shortest TTL.
-    pub(crate) fn all(capabilities: &Capabilities) -> [Self; 16] {
+    /// All of them, with these parameters.
+    pub(crate) fn all(permits: u32, ttl: Duration) -> [Self; 16] {
         [
             Self::ServerCrash,
             Self::Failover,
@@ -84,12 +83,11 @@ impl Guarantee {
             Self::Shared,
             Self::Upgradable,
             Self::Downgrade,
-            // A semaphore of 1 is a lock.
-            Self::Permits(capabilities.permits.max(2)),
+            Self::Permits(permits),
             Self::FixedLease,
             Self::Extend,
             Self::MinimumHold,
-            Self::Ttl(capabilities.shortest_ttl),
+            Self::Ttl(ttl),
         ]
     }
 
@@ -114,95 +112,10 @@ impl Guarantee {
             Self::Ttl(_) => "ttl",
         }
     }
-
-    /// The verdict that follows from the capabilities. `None` if it depends on the server.
-    pub(crate) fn declared(&self, capabilities: &Capabilities) -> Option<Verdict> {
-        let (is_kept, because, instead) = match self {
-            Self::ServerCrash
-            | Self::Failover
-            | Self::Partition
-            | Self::ClockStep
-            | Self::ConnectionLoss
-            | Self::NoEviction => return None,
-            Self::Fifo => (
-                capabilities.fifo,
-                "waiters are served in any order",
-                "use Redis or ZooKeeper",
-            ),
-            Self::DurableTokens => (
-                capabilities.durable_tokens,
-                "tokens start again if the server loses its data",
-                "use Redis or MySQL, or set a token floor after a loss of data",
-            ),
-            Self::Shared => (
-                capabilities.shared,
-                "there are no shared holds",
-                "use an exclusive lock",
-            ),
-            Self::Upgradable => (
-                capabilities.upgradable,
-                "there are no upgradable readers",
-                "use Redis, or acquire the write side at once",
-            ),
-            Self::Downgrade => (
-                capabilities.downgrade,
-                "a writer cannot become a reader",
-                "use Redis, ZooKeeper or MySQL with ?strategy=lease",
-            ),
-            Self::Permits(most) => return Some(permits(*most, capabilities.permits)),
-            Self::FixedLease => (capabilities.fixed_lease, "all holds are renewed", "use another backend"),
-            Self::Extend => (
-                capabilities.extend,
-                "a hold cannot be extended",
-                "choose a longer TTL, or use Redis or MySQL",
-            ),
-            Self::MinimumHold => (
-                capabilities.minimum_hold,
-                "a release frees the name at once",
-                "use Redis, ZooKeeper or MySQL with ?strategy=lease",
-            ),
-            Self::Ttl(ttl) => return Some(within(*ttl, capabilities)),
-        };
-        Some(match is_kept {
-            true => Verdict::Yes,
-            false => Verdict::no(because, instead),
-        })
-    }
 }
 
-fn permits(required: u32, most: u32) -> Verdict {
-    match most {
-        _ if required <= most => Verdict::Yes,
-        0 | 1 => Verdict::no(
-            "there are no semaphores",
-            "use Redis, ZooKeeper or MySQL with ?strategy=lease",
-        ),
-        most => Verdict::no(
-            format!("a semaphore has at most {most} permits"),
-            "choose a lower limit",
-        ),
-    }
-}
-
-fn within(ttl: Duration, capabilities: &Capabilities) -> Verdict {
-    let Capabilities {
-        shortest_ttl,
-        longest_ttl,
-        ..
-    } = capabilities;
-    if ttl < *shortest_ttl {
-        let because = format!("the shortest TTL is {}", written(*shortest_ttl));
-        return Verdict::no(because, "choose a longer TTL, or another server");
-    }
-    if ttl > *longest_ttl {
-        let because = format!("the longest TTL is {}", written(*longest_ttl));
-        return Verdict::no(because, "choose a shorter TTL, or another server");
-    }
-    Verdict::Yes
-}
-
-/// As it is parsed: `1m30s`.
-fn written(duration: Duration) -> String {
+/// The form in which it is parsed: `1m30s`.
+pub(crate) fn written(duration: Duration) -> String {
     humantime::format_duration(duration).to_string().replace(' ', "")
 }
 
@@ -224,7 +137,7 @@ impl FromStr for Guarantee {
 
     fn from_str(text: &str) -> Result<Self> {
         let misconfigured = |message: String| Err(Error::new(ErrorKind::Misconfigured, message));
-        let all = Self::all(&Capabilities::default());
+        let all = Self::all(0, Duration::ZERO);
         let (id, value) = match text.split_once(':') {
             Some((id, value)) => (id, Some(value)),
             None => (text, None),

@@ -1,4 +1,5 @@
 use super::*;
+use crate::backend::Capabilities;
 
 fn said(verdict: Option<Verdict>) -> String {
     verdict.map_or_else(|| "the server's".to_owned(), |verdict| verdict.to_string())
@@ -7,7 +8,7 @@ fn said(verdict: Option<Verdict>) -> String {
 #[test]
 fn each_is_parsed_from_what_it_displays_as() {
     let capabilities = Capabilities::default().permits(5);
-    for guarantee in Guarantee::all(&capabilities) {
+    for guarantee in capabilities.guarantees() {
         assert_eq!(guarantee.to_string().parse::<Guarantee>().unwrap(), guarantee);
     }
     let long = Guarantee::Ttl(Duration::from_millis(90_500));
@@ -36,7 +37,9 @@ fn what_is_no_guarantee_is_refused_with_what_there_is() {
 #[test]
 fn a_backend_that_declares_nothing_offers_nothing_but_its_ttls() {
     let capabilities = Capabilities::default();
-    let kept = Guarantee::all(&capabilities).map(|guarantee| (guarantee.id(), guarantee.declared(&capabilities)));
+    let kept = capabilities
+        .guarantees()
+        .map(|guarantee| (guarantee.id(), capabilities.verdict(guarantee)));
     let of_server = kept.iter().filter(|(_, verdict)| verdict.is_none()).count();
     assert_eq!(of_server, 6, "{kept:?}");
     let yes: Vec<_> = kept
@@ -58,22 +61,22 @@ fn what_a_backend_declares_is_kept() {
         .fixed_lease()
         .extend()
         .minimum_hold();
-    for guarantee in Guarantee::all(&all) {
-        let verdict = guarantee.declared(&all);
+    for guarantee in all.guarantees() {
+        let verdict = all.verdict(guarantee);
         assert!(verdict.as_ref().is_none_or(Verdict::is_yes), "{guarantee}: {verdict:?}");
     }
     assert_eq!(
-        said(Guarantee::Permits(6).declared(&all)),
+        said(all.verdict(Guarantee::Permits(6))),
         "no: a semaphore has at most 5 permits; choose a lower limit"
     );
     let quorum = Capabilities::default().permits(1);
-    assert!(said(Guarantee::Permits(2).declared(&quorum)).contains("no semaphores"));
+    assert!(said(quorum.verdict(Guarantee::Permits(2))).contains("no semaphores"));
 }
 
 #[test]
 fn a_ttl_is_kept_if_it_is_in_the_backends_range() {
     let capabilities = Capabilities::default().ttl_between(Duration::from_secs(1), Duration::from_secs(60));
-    let ttl = |seconds| said(Guarantee::Ttl(Duration::from_secs(seconds)).declared(&capabilities));
+    let ttl = |seconds| said(capabilities.verdict(Guarantee::Ttl(Duration::from_secs(seconds))));
     assert_eq!(
         ttl(0),
         "no: the shortest TTL is 1s; choose a longer TTL, or another server"

@@ -76,7 +76,7 @@ impl Locker {
         let backend = &self.shared.backend;
         backend.lock.connect().await?;
         backend.note_reached();
-        let all = Guarantee::all(&backend.capabilities);
+        let all = backend.capabilities.guarantees();
         Ok(all.map(|guarantee| (guarantee, backend.verdict(guarantee))).into())
     }
 }

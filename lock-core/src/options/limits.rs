@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::backend::{Capabilities, Mode};
 use crate::error::{Error, ErrorKind, Result};
+use crate::guarantee::{Guarantee, Verdict};
 
 /// The longest label, in bytes.
 pub(crate) const MAX_LABEL_BYTES: usize = 255;
@@ -41,27 +42,23 @@ impl Limits {
         }
     }
 
-    pub(crate) fn check_mode(&self, mode: Mode) -> Result<()> {
-        let unsupported = |message: &'static str| Err(Error::new(ErrorKind::Unsupported, message));
-        match mode {
-            Mode::Shared if !self.capabilities.shared => {
-                unsupported("this backend has no shared holds: use an exclusive lock, or another backend")
-            }
-            Mode::Upgradable if !self.capabilities.upgradable => unsupported(
-                "this backend has no upgradable holds: acquire the write side at once, or use another backend",
-            ),
-            Mode::Permits(_) if self.capabilities.permits == 0 => unsupported(
-                "this backend has no semaphores: use Redis, Valkey, ZooKeeper, MySQL with ?strategy=lease, or memory",
-            ),
-            Mode::Permits(permits) if permits.of() > self.capabilities.permits => {
-                let message = format!(
-                    "a semaphore of {} is larger than this backend can keep: choose at most {}",
-                    permits.of(),
-                    self.capabilities.permits
-                );
-                Err(Error::new(ErrorKind::Unsupported, message))
-            }
+    /// Refuses an option that needs this guarantee, if the backend's capabilities lack it.
+    fn check(&self, guarantee: Guarantee) -> Result<()> {
+        match self.capabilities.verdict(guarantee) {
+            Some(Verdict::No { because, instead }) => Err(Error::new(
+                ErrorKind::Unsupported,
+                format!("{because} on this backend: {instead}"),
+            )),
             _ => Ok(()),
+        }
+    }
+
+    pub(crate) fn check_mode(&self, mode: Mode) -> Result<()> {
+        match mode {
+            Mode::Exclusive => Ok(()),
+            Mode::Shared => self.check(Guarantee::Shared),
+            Mode::Upgradable => self.check(Guarantee::Upgradable),
+            Mode::Permits(permits) => self.check(Guarantee::Permits(permits.of())),
         }
     }
 
@@ -107,23 +104,12 @@ impl Limits {
     }
 
     pub(crate) fn check_fixed(&self) -> Result<()> {
-        match self.capabilities.fixed_lease {
-            true => Ok(()),
-            false => Err(Error::new(
-                ErrorKind::Unsupported,
-                "this backend has no fixed leases: leave out `fixed_lease`",
-            )),
-        }
+        self.check(Guarantee::FixedLease)
     }
 
     /// `fixed_ttl`: that of a lease that is never renewed.
     pub(crate) fn check_minimum(&self, minimum: Duration, fixed_ttl: Option<Duration>) -> Result<()> {
-        if !self.capabilities.minimum_hold {
-            return Err(Error::new(
-                ErrorKind::Unsupported,
-                "this backend has no minimum hold: use Redis, Valkey, ZooKeeper, MySQL with ?strategy=lease, or memory, or leave out `hold_at_least`",
-            ));
-        }
+        self.check(Guarantee::MinimumHold)?;
         if let Some(ttl) = fixed_ttl.filter(|ttl| *ttl < minimum) {
             let message = format!(
                 "a fixed lease of {ttl:?} cannot be held for at least {minimum:?}: choose a ttl of at least that"
@@ -164,23 +150,11 @@ impl Limits {
     }
 
     pub(crate) fn check_downgrade(&self) -> Result<()> {
-        match self.capabilities.downgrade {
-            true => Ok(()),
-            false => Err(Error::new(
-                ErrorKind::Unsupported,
-                "this backend cannot downgrade a hold: release it, and acquire the read side",
-            )),
-        }
+        self.check(Guarantee::Downgrade)
     }
 
     pub(crate) fn check_extend(&self) -> Result<()> {
-        match self.capabilities.extend {
-            true => Ok(()),
-            false => Err(Error::new(
-                ErrorKind::Unsupported,
-                "this backend cannot extend a hold beyond its ttl",
-            )),
-        }
+        self.check(Guarantee::Extend)
     }
 }
 
@@ -219,7 +193,10 @@ mod tests {
         let second = Duration::from_secs(1);
         let unsupported = refusal(limits, second, None);
         assert_eq!(unsupported.kind(), ErrorKind::Unsupported);
-        assert!(unsupported.to_string().contains("use Redis, Valkey"), "{unsupported}");
+        assert!(
+            unsupported.to_string().contains("use Redis, ZooKeeper"),
+            "{unsupported}"
+        );
         let limits = Limits {
             capabilities: capabilities.minimum_hold(),
             ..limits
