@@ -7,11 +7,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use lock_core::backend::{AcquireRequest, Attempt, Capabilities, Change, DistributedLock, LockStatus};
 use lock_core::{Error, ErrorKind, Guarantee, LockName, Result, Verdict};
+use parking_lot::Mutex;
 
 use crate::acquire::acquire;
 use crate::client::Client;
 use crate::config::QuorumConfig;
 use crate::node::Node;
+use crate::protocol::Known;
 use crate::{end, guarantees, probe, status};
 
 /// One lock over several independent servers, of which a majority has to agree. A clone shares the servers.
@@ -61,7 +63,12 @@ impl QuorumBackend {
         config: &QuorumConfig,
     ) -> Result<Self> {
         config.check()?;
-        let nodes: Vec<Node> = nodes.into_iter().map(Node::new).collect();
+        let backends: Vec<_> = nodes.into_iter().collect();
+        let known = Arc::new(Mutex::new(Known::new(backends.len())));
+        let nodes = backends.into_iter().enumerate();
+        let nodes: Vec<Node> = nodes
+            .map(|(number, backend)| Node::new(backend, number, &known))
+            .collect();
         if nodes.is_empty() {
             let message = "a quorum without nodes grants nothing: name at least one server, better three";
             return Err(Error::new(ErrorKind::Misconfigured, message));
@@ -89,7 +96,7 @@ impl QuorumBackend {
             }
         }
         let capabilities = capabilities(&nodes, config);
-        let client = Arc::new(Client::new(nodes, config.patience(), config.restart_delay()));
+        let client = Arc::new(Client::new(nodes, known, config.patience(), config.restart_delay()));
         Ok(Self { client, capabilities })
     }
 }

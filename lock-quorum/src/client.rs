@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use lock_core::LockName;
 use lock_core::backend::{AcquireRequest, HolderId};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::{Instant, sleep_until};
 
 use crate::clean_up::CleanUp;
 use crate::members::Members;
 use crate::node::Node;
+use crate::protocol::Known;
 use crate::rules;
 use crate::votes::{Vote, Votes};
 
@@ -24,11 +25,8 @@ pub(crate) struct Client {
     patience: Duration,
     /// The shortest TTL for which the nodes are near enough, as they were when they were connected.
     pub(crate) sensible_ttl: Mutex<Option<Duration>>,
-    /// Until when a name counts as taken.
-    taken: Mutex<HashMap<LockName, Instant>>,
-    /// Until when a node does not decide who gets a name, by node: its vote is of a holder without a majority, or a majority has
-    /// voted for somebody without it.
-    passed_by: Mutex<HashMap<LockName, Vec<Option<Instant>>>>,
+    /// What all requests have learnt of the nodes and of names.
+    known: Arc<Mutex<Known>>,
     requests: Mutex<Requests>,
     pub(crate) clean_up: CleanUp,
     /// The processes that use the same nodes.
@@ -50,7 +48,12 @@ pub(crate) struct Acquiring {
 }
 
 impl Client {
-    pub(crate) fn new(nodes: Vec<Node>, patience: Duration, restart_delay: Option<Duration>) -> Self {
+    pub(crate) fn new(
+        nodes: Vec<Node>,
+        known: Arc<Mutex<Known>>,
+        patience: Duration,
+        restart_delay: Option<Duration>,
+    ) -> Self {
         let addresses: Option<Vec<String>> = nodes.iter().map(|node| node.backend.address()).collect();
         Self {
             members: Members::new(&nodes, addresses.as_deref(), restart_delay),
@@ -58,8 +61,7 @@ impl Client {
             nodes,
             patience,
             sensible_ttl: Mutex::default(),
-            taken: Mutex::default(),
-            passed_by: Mutex::default(),
+            known,
             requests: Mutex::default(),
             clean_up: CleanUp::default(),
         }
@@ -75,12 +77,22 @@ impl Client {
         rules::patience(self.patience, ttl)
     }
 
-    pub(crate) fn order(&self, name: &LockName) -> impl Iterator<Item = usize> + Clone + use<> {
-        let order: Vec<usize> = match &self.addresses {
+    /// The same before the TTL bounds it.
+    pub(crate) fn configured_patience(&self) -> Duration {
+        self.patience
+    }
+
+    /// What all requests have learnt of the nodes and of names.
+    pub(crate) fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock()
+    }
+
+    /// In which order a request for this name asks the nodes.
+    pub(crate) fn order(&self, name: &LockName) -> Vec<usize> {
+        match &self.addresses {
             Some(addresses) => rules::order_by_address(name.as_str(), addresses),
             None => rules::order(name.as_str(), self.nodes.len()).collect(),
-        };
-        order.into_iter()
+        }
     }
 
     /// Awaits the answer of a vote's node. Suspects the node if there is none within the patience since it was asked.
@@ -136,38 +148,6 @@ impl Client {
         if votes.is_over() {
             requests.votes.remove(&votes.request.holder());
         }
-    }
-
-    /// Whether the name was found taken a short time ago. Asked once.
-    pub(crate) fn take_known_taken(&self, name: &LockName) -> bool {
-        let until = self.taken.lock().remove(name);
-        until.is_some_and(|until| Instant::now() < until)
-    }
-
-    pub(crate) fn note_taken(&self, name: &LockName) {
-        let now = Instant::now();
-        let mut taken = self.taken.lock();
-        if taken.len() >= 1024 {
-            taken.retain(|_, until| now < *until);
-        }
-        taken.insert(name.clone(), now + rules::KNOWN_TAKEN);
-    }
-
-    /// The node does not decide who gets this name, for a while.
-    pub(crate) fn pass_by(&self, name: &LockName, node: usize) {
-        let now = Instant::now();
-        let mut passed_by = self.passed_by.lock();
-        passed_by.retain(|_, nodes| nodes.iter().flatten().any(|until| now < *until));
-        let nodes = passed_by
-            .entry(name.clone())
-            .or_insert_with(|| vec![None; self.nodes.len()]);
-        nodes[node] = Some(now + rules::KNOWN_TAKEN);
-    }
-
-    pub(crate) fn is_passed_by(&self, name: &LockName, node: usize) -> bool {
-        let passed_by = self.passed_by.lock();
-        let until = passed_by.get(name).and_then(|nodes| nodes[node]);
-        until.is_some_and(|until| Instant::now() < until)
     }
 }
 

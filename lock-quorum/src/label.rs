@@ -39,6 +39,14 @@ pub(crate) fn split(label: &Arc<str>) -> (Option<Arc<str>>, Option<&str>) {
     }
 }
 
+/// What tells a hold from others at all nodes: the mark of a quorum's hold, or else the label.
+pub(crate) fn mark(label: Option<&Arc<str>>) -> Arc<str> {
+    match label {
+        None => "".into(),
+        Some(label) => split(label).1.map_or_else(|| label.clone(), Into::into),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

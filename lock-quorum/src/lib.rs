@@ -94,6 +94,7 @@ mod backend;
 mod clean_up;
 mod client;
 mod config;
+mod drive;
 mod end;
 mod error;
 mod follow;
@@ -105,8 +106,9 @@ mod mark;
 mod members;
 mod node;
 mod probe;
+#[doc(hidden)]
+pub mod protocol;
 mod renew;
-mod round;
 pub mod rules;
 mod status;
 mod terms;

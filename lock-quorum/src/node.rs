@@ -8,26 +8,28 @@ use lock_core::backend::{Capabilities, DistributedLock};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use crate::protocol::Known;
+
 pub(crate) struct Node {
     pub(crate) backend: Arc<dyn DistributedLock>,
     pub(crate) capabilities: Capabilities,
     /// What sort of backend it is, as its `Debug` begins.
     kind: String,
-    suspected_until: Mutex<Option<Instant>>,
-    /// How long its last answer took.
-    round_trip: Mutex<Option<Duration>>,
+    number: usize,
+    known: Arc<Mutex<Known>>,
 }
 
 impl Node {
-    pub(crate) fn new(backend: Arc<dyn DistributedLock>) -> Self {
+    /// The node with this number, from 0, of those that are known.
+    pub(crate) fn new(backend: Arc<dyn DistributedLock>, number: usize, known: &Arc<Mutex<Known>>) -> Self {
         let shown = format!("{backend:?}");
         let kind: String = shown.chars().take_while(char::is_ascii_alphanumeric).collect();
         Self {
             capabilities: backend.capabilities(),
             kind,
             backend,
-            suspected_until: Mutex::new(None),
-            round_trip: Mutex::new(None),
+            number,
+            known: known.clone(),
         }
     }
 
@@ -38,28 +40,25 @@ impl Node {
 
     /// Whether it was silent, or could not be asked, a short time ago.
     pub(crate) fn is_suspected(&self) -> bool {
-        self.suspected_until.lock().is_some_and(|until| Instant::now() < until)
+        self.known.lock().is_suspected(self.number, now())
     }
 
     pub(crate) fn suspect(&self, time: Duration) {
-        let until = Instant::now().checked_add(time);
-        let mut suspected = self.suspected_until.lock();
-        *suspected = until.max(*suspected);
+        self.known.lock().suspect(self.number, now(), time);
     }
 
     pub(crate) fn has_answered(&self) {
-        *self.suspected_until.lock() = None;
+        self.known.lock().has_answered(self.number);
     }
 
     /// It has answered a request, which did not wait in its queue, after so long.
     pub(crate) fn answered_after(&self, time: Duration) {
-        *self.round_trip.lock() = Some(time);
+        self.known.lock().answered_after(self.number, time);
     }
+}
 
-    /// How long its last answer took. `None` before the first.
-    pub(crate) fn round_trip(&self) -> Option<Duration> {
-        *self.round_trip.lock()
-    }
+fn now() -> std::time::Instant {
+    Instant::now().into_std()
 }
 
 impl fmt::Debug for Node {
