@@ -114,8 +114,7 @@ fn figures(arguments: &Quorum, wanted: impl Fn(&str) -> bool) {
     }
     for down in [None, Some(0)] {
         for clients in [1, 3, 10, 100] {
-            use Strategy::{Adaptive, AllAtOnce, FixedPause, GrowingPause};
-            for strategy in [FixedPause, GrowingPause, AllAtOnce, Adaptive] {
+            for strategy in [Strategy::AllAtOnce, Strategy::Adaptive] {
                 let down_name = if down.is_some() { ", first node down" } else { "" };
                 let name = format!("contention of {clients}, {strategy:?}{down_name}");
                 if wanted(&name) {

@@ -4,7 +4,8 @@
 //!
 //! The other models search everything within small bounds. A quorum has too many states for that: five servers and eight clients, each
 //! with its own clock. So this one runs single histories of discrete events instead, each decided by its seed. The clients
-//! decide by [`lock_quorum::rules`], as the backend does, and leases and nodes by [`lock_core::backend::rules`].
+//! acquire by [`lock_quorum::protocol`], which is the backend's own code, and hold by [`lock_quorum::rules`]; leases and nodes decide by
+//! [`lock_core::backend::rules`].
 //!
 //! ```
 //! use torture::models::quorum::{Scenario, run};
@@ -53,11 +54,11 @@ use self::simulation::Simulation;
 
 mod acquire;
 mod client;
+mod decisions;
 mod fault;
 mod figures;
 mod hold;
 mod link;
-mod look;
 mod message;
 mod mutant;
 mod node;

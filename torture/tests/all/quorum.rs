@@ -11,7 +11,7 @@ use torture::models::quorum::{QuorumMutant, Reinstall, Scenario, Strategy, Total
 /// How many histories of each scenario. All are decided by their seeds.
 const SEEDS: u64 = 200;
 /// How many of a scenario in which the waits are judged. They are long, and much alike.
-const SEEDS_OF_WAITS: u64 = 20;
+const SEEDS_OF_WAITS: u64 = 100;
 
 #[test]
 fn quorum_keeps_its_properties() {

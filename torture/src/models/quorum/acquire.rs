@@ -1,534 +1,395 @@
-//! One acquisition, up to its grant.
+//! One acquire, up to its grant: the protocol decides, and this drives it over simulated nodes, as a backend and its connections do
+//! over real ones.
 
 use std::time::Duration;
 
-use lock_core::FencingToken;
-use lock_quorum::rules::{self, Outcome, Token};
+use lock_core::backend::Busy;
+use lock_core::{Error, ErrorKind, FencingToken};
+use lock_quorum::protocol::{
+    Acquire, Ask, Changed, Command, Event, News, Order, Outcome, Seen, Situation, Step, VoteId, Wanted,
+};
+use lock_quorum::rules;
 
-use super::client::Client;
+use super::client::{self, Client};
+use super::decisions::Mutated;
 use super::hold::Hold;
-use super::look::{Looks, Seen};
-use super::message::{Acquire, Answer, Mail, Request};
+use super::message::{self, Answer, Id, Mail, Request};
 use super::mutant::QuorumMutant;
 use super::scenario::Strategy;
-use super::votes::Votes;
+use super::votes::{Vote, Votes};
 
-/// Later than any time.
-const NEVER: Duration = Duration::MAX;
+/// How long an answer may take at most until a backend reports an error.
+const LONGEST_ANSWER: Duration = Duration::from_secs(3);
 
 /// Asks for the name until it is granted, or until the clients stop.
 pub(super) async fn acquire(client: &mut Client) -> Option<Hold> {
-    let (mut failures, mut silences) = (0, 0);
     while !client.is_over() {
-        match attempt(client, true, failures > 0, silences).await {
-            Ended::Granted(hold) => return Some(hold),
-            Ended::Silent => silences += 1,
-            Ended::Refused => {}
+        if let Some(hold) = ask(client, true).await {
+            return Some(hold);
         }
-        let pause = pause(client, failures);
+        let pause = client.up_to(Duration::from_millis(100)) + Duration::from_micros(500);
         client.sleep(pause).await;
-        failures += 1;
     }
     None
 }
 
 /// Asks for the name once, without waiting for anybody who holds it.
 pub(super) async fn try_acquire(client: &mut Client) -> Option<Hold> {
-    match attempt(client, false, false, 0).await {
-        Ended::Granted(hold) => Some(hold),
-        Ended::Silent | Ended::Refused => None,
-    }
+    ask(client, false).await
 }
 
-/// How an attempt ended.
-enum Ended {
-    Granted(Hold),
-    /// So many nodes were silent that no majority was left.
-    Silent,
-    /// Others have the name, or nodes failed.
-    Refused,
-}
-
-async fn attempt(client: &mut Client, waits: bool, is_retry: bool, silences: u32) -> Ended {
-    let mut attempt = Attempt::begin(client, waits, is_retry, silences);
-    let hold = attempt.finish().await;
-    let Attempt { votes, is_silent, .. } = attempt;
-    match hold {
-        Some(hold) => Ended::Granted(hold),
-        None => {
-            client.note(|| "gives its votes back".to_owned());
-            client.give_back(&votes);
-            if is_silent { Ended::Silent } else { Ended::Refused }
+async fn ask(client: &mut Client, waits: bool) -> Option<Hold> {
+    let mut driver = Driver::new(client, waits);
+    loop {
+        match driver.step() {
+            Step::Done(Outcome::Granted(token)) => return driver.becomes_hold(token),
+            Step::Done(outcome) => {
+                driver.client.note(|| format!("gives its votes back: {outcome:?}"));
+                driver.client.give_back(&driver.votes);
+                return None;
+            }
+            Step::Wait(until) => {
+                let until = driver.client.shown_at(until).min(driver.next_alarm());
+                if let Some(mail) = driver.client.receive(until).await {
+                    driver.take(&mail);
+                }
+                driver.alarm();
+            }
         }
-    }
-}
-
-/// How long to wait after a failure, so that those who got in each other's way do not meet again.
-fn pause(client: &Client, failures: u32) -> Duration {
-    let millis = Duration::from_millis;
-    match client.scenario.strategy {
-        Strategy::FixedPause => client.between(millis(200), millis(400)),
-        _ => client.up_to(millis(2 << failures.min(7))) + Duration::from_micros(500),
     }
 }
 
 #[derive(Debug)]
-struct Attempt<'a> {
+struct Driver<'a> {
     client: &'a mut Client,
-    /// Whether it waits in the anchor's queue.
+    protocol: Acquire<Mutated>,
+    /// A request that waits is given up when the clients stop.
     waits: bool,
     votes: Votes,
-    anchor: usize,
-    phase: Phase,
-    /// When the client stops waiting for answers, by its clock.
+    holder: u64,
+    look: Option<Look>,
+    reported: Option<Busy>,
+}
+
+/// A look at all nodes, under way.
+#[derive(Debug)]
+struct Look {
+    number: u32,
     until: Duration,
-    raising: Option<FencingToken>,
-    /// Which nodes are asked only if the others fail: those that are suspected of being down. If these are so many that the others
-    /// are no majority, it is the others, which are asked once enough of the suspected ones have answered.
-    spare: Vec<bool>,
-    /// Whether the suspected nodes were asked first.
-    suspected_first: bool,
-    /// How many attempts before this one have met a silent majority.
-    silences: u32,
-    /// Whether this one has.
-    is_silent: bool,
-    looks: Looks,
+    /// By node: the number of the request, if there is one, and the answer.
+    seen: Vec<(Option<u64>, Seen)>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    /// All nodes were asked.
-    AsksAll,
-    /// The anchor alone was asked, and decides.
-    AtAnchor,
-    /// The anchor voted. The others were asked to queue the request, since those that have their votes give way.
-    Yields,
-    /// A majority voted, and votes are raised to the token.
-    Raises,
-}
-
-enum Step {
-    GoOn,
-    Granted(Hold),
-    GiveUp,
-}
-
-impl<'a> Attempt<'a> {
-    fn begin(client: &'a mut Client, waits: bool, is_retry: bool, silences: u32) -> Self {
-        let strategy = client.scenario.strategy;
-        let nodes = client.scenario.nodes;
-        client.begin_attempt();
-        let suspected: Vec<bool> = (0..nodes).map(|node| client.suspects(node)).collect();
-        let count = suspected.iter().filter(|is_suspected| **is_suspected).count();
-        let suspected_first = rules::asks_suspected_first(count, nodes);
-        let at_anchor =
-            !suspected_first && waits && strategy == Strategy::Adaptive && (is_retry || client.knows_it_taken());
-        let mut attempt = Self {
+impl<'a> Driver<'a> {
+    fn new(client: &'a mut Client, waits: bool) -> Self {
+        let scenario = client.scenario.clone();
+        if scenario.strategy == Strategy::AllAtOnce {
+            client.forget_that_it_is_taken();
+        }
+        let wanted = Wanted {
+            name: client.name(),
+            order: client::order(scenario.nodes).collect(),
             waits,
-            votes: Votes::new(&client.scenario, client.ttl()),
-            // Without one nobody decides.
-            anchor: if strategy.has_anchor() {
-                client.anchor()
-            } else {
-                usize::MAX
-            },
-            phase: if at_anchor { Phase::AtAnchor } else { Phase::AsksAll },
-            until: NEVER,
-            raising: None,
-            spare: match suspected_first {
-                true => suspected.iter().map(|is_suspected| !is_suspected).collect(),
-                false => suspected,
-            },
-            suspected_first,
-            silences,
-            is_silent: false,
-            looks: Looks::new(nodes),
+            is_fixed: false,
+            patience: scenario.patience,
+            has_session: vec![false; scenario.nodes],
+        };
+        Self {
+            protocol: Acquire::new(wanted, Mutated(scenario.mutant)),
+            waits,
+            votes: Votes::new(&scenario, client.ttl()),
+            holder: client.new_id().0,
+            look: None,
+            reported: None,
             client,
-        };
-        for node in 0..nodes {
-            let is_anchor = node == attempt.anchor;
-            attempt.spare[node] &= !is_anchor || suspected_first;
-            let is_asked = !attempt.spare[node] && (is_anchor || !at_anchor);
-            if is_asked {
-                attempt.ask(node, waits && is_anchor && strategy.has_anchor());
-            }
-        }
-        attempt.be_patient();
-        attempt
-    }
-
-    async fn finish(&mut self) -> Option<Hold> {
-        loop {
-            match self.decide() {
-                Step::Granted(hold) => return Some(hold),
-                Step::GiveUp => return None,
-                Step::GoOn => {}
-            }
-            let ask_again = self.votes.list.iter().filter_map(|vote| vote.ask_again).min();
-            let wakes = ask_again.map_or(self.until, |time| time.min(self.until));
-            // Looks whether clients stop, now and then.
-            let wakes = wakes.min(self.client.now() + self.client.ttl());
-            let wakes = wakes.min(self.looks.next.unwrap_or(NEVER));
-            match self.client.receive(wakes).await {
-                Some(mail) => self.take(&mail),
-                None if self.client.is_over() => return None,
-                // Not before all that has arrived was read: a client that was paused finds its answers and the time to be up.
-                None if self.client.now() >= self.until => {
-                    if !self.goes_on_without_the_silent() {
-                        return None;
-                    }
-                }
-                None if self.looks.next.is_some_and(|time| time <= self.client.now()) => {
-                    if self.look() == Seen::PassAnchor {
-                        return None;
-                    }
-                }
-                None => self.ask_again(),
-            }
         }
     }
 
-    fn decide(&mut self) -> Step {
+    fn step(&mut self) -> Step {
         let now = self.client.now();
-        if self.asks_spare_nodes(now) {
-            self.be_patient();
-        }
-        let answers = self.answers(now);
-        let (outcome, nodes) = self.outcome(&answers);
-        let is_refused = self.waits && answers.get(self.anchor) == Some(&rules::Answer::Busy);
-        match outcome {
-            Outcome::Granted => return self.decide_token(nodes, now),
-            Outcome::Busy if is_refused => self.wait_at_anchor(),
-            Outcome::Undecided if self.votes.list.iter().any(|vote| vote.is_open()) => {}
-            Outcome::AskAgain => self.ask_the_others(),
-            Outcome::Busy | Outcome::Unavailable | Outcome::Undecided => return Step::GiveUp,
-        }
-        Step::GoOn
-    }
-
-    /// What each node has said. A spare one counts as one that failed.
-    fn answers(&self, now: Duration) -> Vec<rules::Answer> {
-        let mut answers = self.votes.answers(now);
-        for (answer, is_spare) in answers.iter_mut().zip(&self.spare) {
-            if *is_spare {
-                *answer = rules::Answer::Failed;
+        let left: Vec<Duration> = (0..self.votes.list.len())
+            .map(|node| self.votes.left(node, now))
+            .collect();
+        let is_given_up = self.waits && self.client.is_over();
+        let (random, ttl) = (self.client.random(), self.client.ttl());
+        let step = self.protocol.step(&mut Situation {
+            now: self.client.instant(now),
+            known: &mut self.client.known,
+            ttl,
+            left: &left,
+            time_left: None,
+            is_given_up,
+            reported: self.reported.clone(),
+            random,
+        });
+        let mut is_heard = false;
+        while let Some(command) = self.protocol.next_command() {
+            match command {
+                Command::Vote(vote, order) => is_heard |= self.carry_out(vote, order),
+                Command::Look { look, nodes, patience } => self.look(look, &nodes, patience),
+                Command::ReportBusy(busy) => self.reported = Some(busy),
+                Command::NotePassedBy(node) => self.client.note(|| format!("passes node {node} by")),
             }
         }
-        answers
+        match is_heard {
+            true => self.step(),
+            false => step,
+        }
     }
 
-    /// Asks the spare nodes, if there are any and the others cannot be a majority.
-    fn asks_spare_nodes(&mut self, now: Duration) -> bool {
-        let answers = self.answers(now);
-        let spare: Vec<usize> = (0..self.spare.len()).filter(|node| self.spare[*node]).collect();
-        if self.phase == Phase::AtAnchor || spare.is_empty() {
+    /// Does what the protocol wants done with a vote. Returns whether something is known of it already.
+    fn carry_out(&mut self, vote: VoteId, order: Order) -> bool {
+        if let Order::Ask { node, ask, adopts } = order {
+            self.votes.list[node] = Vote::asked(vote, self.client.new_id(), ask != Ask::Once, adopts);
+            if let Ask::Within(time) = ask {
+                self.votes.list[node].waits_until = Some(self.client.now() + time);
+            }
+            self.request(node);
             return false;
         }
-        let count = |wanted: &[rules::Answer]| answers.iter().filter(|answer| wanted.contains(answer)).count();
-        let needed = rules::majority(answers.len());
-        let is_time = match self.suspected_first {
-            // They may be a majority, with those that were not asked.
-            true => count(&[rules::Answer::Granted, rules::Answer::Busy]) + spare.len() >= needed,
-            // The silent ones end the attempt.
-            false => !self.is_silent && count(&[rules::Answer::Granted, rules::Answer::None]) < needed,
+        let Some(node) = self.votes.node_of(vote) else {
+            return false;
         };
-        if !is_time {
-            return false;
-        }
-        if self.suspected_first && self.client.scenario.strategy.has_anchor() {
-            self.anchor = self.client.anchor();
-        }
-        for node in &spare {
-            self.spare[*node] = false;
-            let is_anchor = *node == self.anchor && self.waits;
-            self.ask(*node, self.phase == Phase::Yields || is_anchor);
-        }
-        self.phase == Phase::AsksAll
-    }
-
-    /// What the answers amount to, and how many nodes count.
-    fn outcome(&self, answers: &[rules::Answer]) -> (Outcome, usize) {
-        let asked_again = self.phase != Phase::AsksAll;
-        if self.client.scenario.has(QuorumMutant::BusyBeforeTheAnchor) && self.is_hopeless(answers) {
-            return (Outcome::Busy, answers.len());
-        }
-        if !self.client.scenario.has(QuorumMutant::MajorityOfReachable) {
-            return (rules::outcome(answers, self.anchor, asked_again), answers.len());
-        }
-        if answers.contains(&rules::Answer::None) {
-            return (Outcome::Undecided, answers.len());
-        }
-        let reachable = answers.iter().filter(|answer| **answer != rules::Answer::Failed);
-        let reachable: Vec<_> = reachable.copied().collect();
-        (rules::outcome(&reachable, usize::MAX, true), reachable.len())
-    }
-
-    /// Whether no majority is left, be the anchor's answer as it may.
-    fn is_hopeless(&self, answers: &[rules::Answer]) -> bool {
-        use rules::Answer::{Granted, None};
-        let hopes = answers.iter().filter(|answer| matches!(answer, Granted | None)).count();
-        answers.get(self.anchor) == Some(&None) && hopes < rules::majority(answers.len())
-    }
-
-    fn decide_token(&mut self, nodes: usize, now: Duration) -> Step {
-        match self.votes.token(nodes, now) {
-            Token::Undecided => Step::GoOn,
-            Token::Raise(token) => {
-                self.raise(token, now);
-                Step::GoOn
-            }
-            Token::Decided(token) => {
-                let votes = std::mem::replace(&mut self.votes, Votes::new(&self.client.scenario, self.client.ttl()));
-                match Hold::begin(self.client, votes, token, nodes) {
-                    Ok(hold) => Step::Granted(hold),
-                    Err(votes) => {
-                        self.votes = votes;
-                        Step::GiveUp
-                    }
+        match order {
+            Order::Ask { .. } | Order::PassTermsOn => {}
+            Order::AskAgain => self.request(node),
+            Order::GiveUp => return self.stops_waiting(node),
+            Order::GiveBack => {
+                if let Some(id) = self.votes.to_end_at(node) {
+                    self.client.send(node, Request::End(id));
                 }
+                self.votes.list[node].reset();
             }
+            Order::Change { raise, renew } => self.change(node, raise, renew),
         }
+        false
     }
 
-    fn raise(&mut self, token: FencingToken, now: Duration) {
-        if self.raising == Some(token) {
-            return;
-        }
-        self.raising = Some(token);
-        self.phase = Phase::Raises;
-        for (node, id) in self.votes.below(token, now) {
-            self.client.send(node, Request::Raise(id, token));
-        }
-        self.be_patient();
+    /// Asks for a vote, for the first time or once more.
+    fn request(&mut self, node: usize) {
+        let (holder, ttl) = (self.holder, self.client.ttl());
+        let vote = &mut self.votes.list[node];
+        let Some(id) = vote.id else { return };
+        let request = message::Acquire {
+            id,
+            holder,
+            ttl,
+            waits: vote.waits,
+            adopts: vote.adopts,
+            reinstates: false,
+            by_force: false,
+        };
+        let patience = match vote.is_queued {
+            // A connection that is silent is found out soon.
+            true => rules::patience(self.client.scenario.patience, ttl),
+            false => LONGEST_ANSWER.min(ttl),
+        };
+        (vote.is_open, vote.ask_again, vote.fails_at) = (true, None, Some(self.client.now() + patience));
+        vote.number = self.client.send(node, Request::Acquire(request));
+    }
+
+    fn change(&mut self, node: usize, raise: Option<FencingToken>, renew: bool) {
+        let Some(id) = self.votes.list[node].id else { return };
+        let raising = raise.map(|token| self.client.send(node, Request::Raise(id, token)));
+        let renewing = renew.then(|| self.client.send(node, Request::Renew(id)));
+        let fails_at = self.client.now() + LONGEST_ANSWER.min(self.client.ttl());
+        let vote = &mut self.votes.list[node];
+        vote.changing = raising.into_iter().chain(renewing).collect();
+        (vote.raise, vote.fails_at) = (raise, Some(fails_at));
+    }
+
+    fn look(&mut self, number: u32, nodes: &[usize], patience: Duration) {
+        let all = 0..self.votes.list.len();
+        let seen = all.map(|node| match nodes.contains(&node) {
+            // The node names the hold whoever asks.
+            true => (
+                Some(self.client.send(node, Request::Status(Id::default()))),
+                Seen::Silent,
+            ),
+            false => (None, Seen::Unknown),
+        });
+        let seen = seen.collect();
+        let until = self.client.now() + patience;
+        self.look = Some(Look { number, until, seen });
     }
 
     fn take(&mut self, mail: &Mail) {
         let now = self.client.now();
-        self.client.answered(mail);
         if let (Request::Status(_), Answer::HeldBy(holder)) = (mail.request.request, mail.answer) {
-            return self.looks.take(mail, holder);
+            self.saw(mail, holder);
         }
+        let lasts = self.votes.lasts(mail, now);
         let Some(vote) = self.votes.of(mail) else { return };
-        let is_last = vote.number == mail.request.number;
+        let (is_last, is_open) = (vote.number == mail.request.number, vote.is_open);
         match (mail.request.request, mail.answer) {
-            (Request::Acquire(_), Answer::Granted(token)) => {
+            // It is the answer to a request that was sent too long ago.
+            (Request::Acquire(_), Answer::Granted(_)) if is_open && !lasts => {
+                self.fails(mail.node, "the answer took longer than the lease");
+            }
+            (Request::Acquire(_), Answer::Granted(token)) if is_open => {
                 self.votes.grant(mail, Some(token), now);
-                self.client.trust(mail.node);
-                if mail.node == self.anchor && self.phase == Phase::AtAnchor {
-                    self.ask_the_others();
+                self.heard(mail.node, News::Granted(token));
+            }
+            (Request::Acquire(_), Answer::Offered) if is_open && vote.waits => {
+                // A process that was paused looks at the time before it sends.
+                match vote.waits_until.is_some_and(|until| until <= now) {
+                    true => _ = self.stops_waiting(mail.node),
+                    false => self.request(mail.node),
                 }
             }
-            (Request::Acquire(_), Answer::Offered) if vote.waits && vote.answer != rules::Answer::Granted => {
-                self.ask(mail.node, true);
-                if self.phase == Phase::AtAnchor {
-                    self.be_patient();
+            (Request::Acquire(_), Answer::Busy(left, holder)) if is_open && is_last => {
+                let busy = Busy::new().with_holder(holder.to_string());
+                match vote.waits {
+                    true => {
+                        let refresh = self.client.ttl() / 3;
+                        (vote.is_queued, vote.fails_at) = (true, None);
+                        vote.ask_again = Some(now + refresh.min(left + Duration::from_millis(1)));
+                        self.heard(mail.node, News::Queued(busy));
+                    }
+                    false => {
+                        (vote.is_open, vote.is_taken) = (false, true);
+                        self.heard(mail.node, News::Busy(busy));
+                    }
                 }
             }
-            (Request::Acquire(_), Answer::Busy(left, holder)) if is_last => {
-                vote.holder = Some(holder);
-                if vote.waits {
-                    let refresh = self.client.ttl() / 3;
-                    vote.ask_again = Some(now + refresh.min(left + Duration::from_millis(1)));
-                }
-                let is_anchor = mail.node == self.anchor;
-                if is_anchor || !vote.waits {
-                    vote.answer = rules::Answer::Busy;
-                }
-                if is_anchor && self.phase == Phase::AtAnchor {
-                    self.until = NEVER;
-                    self.look_later();
-                }
-                self.client.trust(mail.node);
-                self.client.found_taken();
+            (Request::Acquire(_), Answer::Ended) if is_open && is_last => self.fails(mail.node, "it was ended"),
+            (Request::Acquire(_), Answer::MayHaveForgotten) if is_open && is_last => {
+                self.fails(mail.node, "the node may have forgotten votes");
             }
-            (Request::Acquire(_), Answer::Ended) if is_last => vote.failed(),
-            (Request::Acquire(_), Answer::MayHaveForgotten) if is_last => {
-                vote.failed();
-                self.client.suspect(mail.node);
-            }
-            (Request::Raise(_, to), Answer::Done) => self.votes.raised(mail, to),
-            (Request::Raise(..), Answer::NotYours) => vote.failed(),
+            (Request::Raise(..) | Request::Renew(_), Answer::Done | Answer::NotYours) => self.changed(mail, now),
             _ => {}
         }
     }
 
-    /// Asks those whose turn it is, as a request does that waits in their queue.
-    fn ask_again(&mut self) {
-        let now = self.client.now();
-        for node in 0..self.votes.list.len() {
-            if self.votes.list[node].ask_again.is_some_and(|time| time <= now) {
-                self.ask(node, true);
-                if self.phase == Phase::AtAnchor {
-                    self.be_patient();
-                }
-            }
+    /// A node has answered a change of its vote.
+    fn changed(&mut self, mail: &Mail, now: Duration) {
+        match (mail.request.request, mail.answer) {
+            (Request::Raise(_, to), Answer::Done) => self.votes.raised(mail, to),
+            (Request::Renew(_), Answer::Done) => self.votes.grant(mail, None, now),
+            _ => {}
         }
-    }
-
-    /// The time is up. Whether there is anything left to wait for.
-    fn goes_on_without_the_silent(&mut self) -> bool {
-        let silent = |vote: &super::votes::Vote| vote.is_open();
-        match self.phase {
-            Phase::AsksAll => {
-                if self.client.scenario.has(QuorumMutant::KeepsVotesInVain) {
-                    self.until = self.client.now() + self.client.ttl();
-                    return true;
-                }
-                self.until = NEVER;
-                for node in 0..self.votes.list.len() {
-                    if silent(&self.votes.list[node]) {
-                        self.votes.list[node].failed();
-                        self.client.suspect(node);
-                        self.is_silent = true;
-                    }
-                }
-                !(self.suspected_first && self.is_silent)
-            }
-            Phase::AtAnchor => {
-                if silent(&self.votes.list[self.anchor]) {
-                    self.client.suspect(self.anchor);
-                }
-                false
-            }
-            Phase::Yields => {
-                if self.somebody_holds_it() {
-                    self.client.pass_by(self.anchor);
-                }
-                false
-            }
-            Phase::Raises => false,
-        }
-    }
-
-    /// Whether one holder has a majority without the anchor, whose vote we have.
-    fn somebody_holds_it(&self) -> bool {
-        let others = self
-            .votes
-            .list
-            .iter()
-            .enumerate()
-            .filter(|(node, _)| *node != self.anchor);
-        let holders: Vec<u64> = others.filter_map(|(_, vote)| vote.holder).collect();
-        let needed = rules::majority(self.votes.list.len());
-        holders
-            .iter()
-            .any(|one| holders.iter().filter(|other| *other == one).count() >= needed)
-    }
-
-    /// Plans the next look at all nodes.
-    fn look_later(&mut self) {
-        if self.looks.next.is_none() && !self.client.scenario.has(QuorumMutant::BelievesTheAnchorAlone) {
-            let patience = self.patience();
-            self.looks.next = Some(self.client.now() + rules::look_after(patience, self.looks.number));
-        }
-    }
-
-    /// Looks at all nodes, or at what they have said.
-    fn look(&mut self) -> Seen {
-        let patience = self.patience();
-        if !self.looks.asked {
-            let nodes = 0..self.votes.list.len();
-            let nodes: Vec<usize> = nodes
-                .filter(|node| *node == self.anchor || !self.client.suspects(*node))
-                .collect();
-            for node in nodes {
-                // The node names the hold whoever asks.
-                let Some(id) = self.votes.list[self.anchor].id else {
-                    continue;
-                };
-                self.looks.ask(node, self.client.send(node, Request::Status(id)));
-            }
-            self.looks.asked = true;
-            self.looks.next = Some(self.client.now() + patience);
-            return Seen::NothingWrong;
-        }
-        let seen = self.looks.see(self.anchor);
-        self.looks.next = match seen {
-            Seen::PassAnchor => None,
-            Seen::AnchorIsSilent => {
-                self.client.suspect(self.anchor);
-                return Seen::PassAnchor;
-            }
-            Seen::Suspicious => Some(self.client.now() + patience),
-            Seen::NothingWrong => Some(self.client.now() + rules::look_after(patience, self.looks.number)),
-        };
-        if seen == Seen::PassAnchor {
-            self.client.pass_by(self.anchor);
-        }
-        seen
-    }
-
-    /// The anchor refused: whoever has its vote is to get the others as well.
-    fn wait_at_anchor(&mut self) {
-        if self.phase == Phase::AtAnchor {
+        let vote = &mut self.votes.list[mail.node];
+        if !vote.changing.contains(&mail.request.number) {
             return;
         }
-        self.phase = Phase::AtAnchor;
-        self.until = NEVER;
-        for node in 0..self.votes.list.len() {
-            let vote = &mut self.votes.list[node];
-            if node != self.anchor
-                && let Some(id) = vote.id
-            {
-                vote.reset();
-                self.client.send(node, Request::End(id));
-            }
-        }
-        // It was asked as one of the suspected nodes.
-        if !self.votes.list[self.anchor].waits {
-            self.ask(self.anchor, true);
-            self.be_patient();
+        let is_lost = matches!(mail.answer, Answer::NotYours);
+        vote.changing
+            .retain(|number| *number != mail.request.number && !is_lost);
+        if vote.changing.is_empty() {
+            vote.fails_at = None;
+            let changed = match vote.raise.take() {
+                _ if is_lost => Changed::Lost,
+                Some(token) => Changed::Raised(token),
+                None => Changed::Renewed,
+            };
+            self.heard(mail.node, News::Changed(Ok(changed)));
         }
     }
 
-    /// The anchor voted: those who have the other nodes' votes give way, so it waits in their queues for a while.
-    fn ask_the_others(&mut self) {
-        self.phase = Phase::Yields;
-        match self.waits {
-            true => {
-                let longest = self.client.yield_time();
-                self.until = self.client.now() + self.client.between(longest / 2, longest);
-            }
-            false => self.be_patient(),
+    fn saw(&mut self, mail: &Mail, holder: Option<u64>) {
+        let Some(look) = &mut self.look else { return };
+        let (number, seen) = &mut look.seen[mail.node];
+        if *number == Some(mail.request.number) {
+            *seen = Seen::Holders(holder.map(|holder| holder.to_string().into()).into_iter().collect());
+        }
+        if !look.seen.iter().any(|(_, seen)| matches!(seen, Seen::Silent)) {
+            self.ends_look();
+        }
+    }
+
+    fn ends_look(&mut self) {
+        if let Some(look) = self.look.take() {
+            let seen = look.seen.into_iter().map(|(_, seen)| seen).collect();
+            self.protocol.handle(Event::Looked(look.number, seen));
+        }
+    }
+
+    /// When something is to be done although nobody answers.
+    fn next_alarm(&self) -> Duration {
+        let votes = self.votes.list.iter();
+        let alarms = votes.flat_map(|vote| [vote.ask_again, vote.fails_at, vote.waits_until]);
+        let look = self.look.as_ref().map(|look| look.until);
+        alarms.chain([look]).flatten().min().unwrap_or(Duration::MAX)
+    }
+
+    /// Does what a backend does by itself when the time has come.
+    fn alarm(&mut self) {
+        let now = self.client.now();
+        if self.look.as_ref().is_some_and(|look| look.until <= now) {
+            self.ends_look();
         }
         for node in 0..self.votes.list.len() {
+            let is_due = |time: Option<Duration>| time.is_some_and(|time| time <= now);
             let vote = &self.votes.list[node];
-            if !self.spare[node] && (vote.id.is_none() || vote.answer == rules::Answer::Busy) {
-                self.ask(node, true);
+            let (is_queued, is_changing) = (vote.is_queued && vote.is_open, !vote.changing.is_empty());
+            if is_due(vote.waits_until) {
+                self.stops_waiting(node);
+            } else if is_due(vote.fails_at) && is_changing {
+                let vote = &mut self.votes.list[node];
+                (vote.raise, vote.fails_at) = (None, None);
+                vote.changing.clear();
+                self.heard(node, News::Changed(Err(unavailable("no answer"))));
+            } else if is_due(vote.fails_at) && is_queued {
+                self.votes.list[node].fails_at = None;
+                self.heard(node, News::Unreachable(unavailable("no answer")));
+            } else if is_due(vote.fails_at) {
+                self.fails(node, "no answer");
+            } else if is_due(vote.ask_again) {
+                self.request(node);
             }
         }
     }
 
-    fn ask(&mut self, node: usize, waits: bool) {
-        let adopts = self.votes.largest_token(self.client.now());
-        let ttl = self.client.ttl();
-        let holder = self.client.holder();
+    /// A request that waits in the node's queue is given up, and its backend answers at once. Returns whether it was one.
+    fn stops_waiting(&mut self, node: usize) -> bool {
         let vote = &mut self.votes.list[node];
-        let id = *vote.id.get_or_insert_with(|| self.client.new_id());
-        vote.waits = waits;
-        vote.ask_again = None;
-        vote.holder = None;
-        vote.answer = rules::Answer::None;
-        vote.number = self.client.send(
-            node,
-            Request::Acquire(Acquire {
-                id,
-                holder,
-                ttl,
-                waits,
-                adopts,
-                reinstates: false,
-                by_force: false,
-            }),
-        );
+        let waits = vote.waits && vote.is_open;
+        (vote.waits_until, vote.ask_again) = (None, None);
+        if waits {
+            (vote.is_open, vote.fails_at) = (false, None);
+            let busy = self.reported.clone().unwrap_or_default();
+            self.heard(node, News::Busy(busy));
+        }
+        waits
     }
 
-    fn be_patient(&mut self) {
-        self.until = self.client.now() + self.patience();
+    fn fails(&mut self, node: usize, why: &'static str) {
+        let vote = &mut self.votes.list[node];
+        (vote.is_open, vote.fails_at, vote.ask_again) = (false, None, None);
+        let (error, is_gone) = (unavailable(why), false);
+        self.heard(node, News::Failed { error, is_gone });
     }
 
-    fn patience(&self) -> Duration {
-        let patience = self.client.patience();
-        rules::patience_after(patience, self.client.ttl(), self.silences)
+    fn heard(&mut self, node: usize, news: News) {
+        if let Some(vote) = self.votes.list[node].vote {
+            self.protocol.handle(Event::Vote(vote, news));
+        }
+    }
+
+    /// Believes in the hold, if enough of its votes last.
+    fn becomes_hold(self, token: FencingToken) -> Option<Hold> {
+        let now = self.client.now();
+        let nodes = match self.client.scenario.has(QuorumMutant::MajorityOfReachable) {
+            true => self.votes.count_live(now),
+            false => self.votes.list.len(),
+        };
+        let hold = Hold::begin(self.client, self.votes, self.holder, token, nodes);
+        match hold {
+            Ok(hold) => Some(hold),
+            Err(votes) => {
+                self.client.give_back(&votes);
+                None
+            }
+        }
+    }
+}
+
+fn unavailable(why: &'static str) -> Error {
+    Error::new(ErrorKind::Unavailable, why)
+}
+
+impl Votes {
+    fn node_of(&self, vote: VoteId) -> Option<usize> {
+        self.list.iter().position(|known| known.vote == Some(vote))
     }
 }

@@ -3,16 +3,16 @@
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use lock_core::FencingToken;
+use lock_core::{FencingToken, LockName};
+use lock_quorum::protocol::Known;
 use lock_quorum::rules;
 use rand::RngExt;
 
 use super::acquire::{acquire, try_acquire};
 use super::hold::Hold;
-use super::message::{Answer, Id, Mail, Request};
-use super::mutant::QuorumMutant;
+use super::message::{Id, Mail, Request};
 use super::scenario::Scenario;
 use super::votes::Votes;
 use super::world::{Event, Shared};
@@ -30,15 +30,9 @@ pub(super) struct Client {
     number: usize,
     world: Shared,
     pub(super) scenario: Rc<Scenario>,
-    /// Until when each node is suspected of being down, by the client's clock like all times here.
-    suspected_until: Vec<Duration>,
-    /// Until when each node is no anchor.
-    passed_until: Vec<Duration>,
-    /// How long each node took for its last answer.
-    round_trips: Vec<Duration>,
-    /// Until when the name is known to be contended for.
-    taken_until: Duration,
-    holder: u64,
+    /// What it knows of the nodes and of the name, as a process does.
+    pub(super) known: Known,
+    name: LockName,
 }
 
 impl Client {
@@ -46,12 +40,9 @@ impl Client {
         let scenario = world.get().scenario.clone();
         Self {
             number,
-            holder: 0,
             world,
-            suspected_until: vec![Duration::ZERO; scenario.nodes],
-            passed_until: vec![Duration::ZERO; scenario.nodes],
-            round_trips: vec![Duration::ZERO; scenario.nodes],
-            taken_until: Duration::ZERO,
+            known: Known::new(scenario.nodes),
+            name: LockName::new(NAME).expect("it is a name"),
             scenario,
         }
     }
@@ -85,46 +76,29 @@ impl Client {
         self.give_back(&hold.votes);
     }
 
-    /// How long it waits for an answer.
-    pub(super) fn patience(&self) -> Duration {
-        match self.scenario.has(QuorumMutant::PatienceOfFourTtls) {
-            true => 4 * self.ttl(),
-            false => rules::patience(self.scenario.patience, self.ttl()),
-        }
+    pub(super) fn name(&self) -> LockName {
+        self.name.clone()
     }
 
-    /// For how long it waits for the other nodes with the anchor's vote, at most.
-    pub(super) fn yield_time(&self) -> Duration {
-        if self.scenario.has(QuorumMutant::YieldsForThreeTtls) {
-            return 3 * self.ttl();
-        }
-        let nodes = (0..self.scenario.nodes).filter(|node| !self.suspects(*node));
-        let round_trip = nodes.map(|node| self.round_trips[node]).max().unwrap_or_default();
-        rules::yield_time(round_trip, self.patience(), None)
+    /// A moment of its clock, as the protocol takes it.
+    pub(super) fn instant(&self, shown: Duration) -> Instant {
+        self.world.get().epoch + shown
     }
 
-    /// Whom the nodes name while this attempt, or the hold that came of it, has their votes.
-    pub(super) fn holder(&self) -> u64 {
-        self.holder
+    /// The same the other way round.
+    pub(super) fn shown_at(&self, moment: Instant) -> Duration {
+        moment.saturating_duration_since(self.world.get().epoch)
     }
 
-    /// Begins an attempt, whose votes have a holder of their own.
-    pub(super) fn begin_attempt(&mut self) {
-        self.holder = self.new_id().0;
+    /// A random number from 0 to 1.
+    pub(super) fn random(&self) -> f64 {
+        self.world.get().random.random()
     }
 
-    /// Notes how long a node took for an answer.
-    pub(super) fn answered(&mut self, mail: &Mail) {
-        let waits = matches!(mail.request.request, Request::Acquire(acquire) if acquire.waits);
-        if !waits && !matches!(mail.answer, Answer::Offered) {
-            self.round_trips[mail.node] = self.now().saturating_sub(mail.request.at);
-        }
-    }
-
-    /// Another node is the anchor for a while.
-    pub(super) fn pass_by(&mut self, node: usize) {
-        self.passed_until[node] = self.now() + rules::KNOWN_TAKEN;
-        self.note(|| format!("passes node {node} by"));
+    /// It asks all nodes at once the next time.
+    pub(super) fn forget_that_it_is_taken(&mut self) {
+        let now = self.instant(self.now());
+        self.known.take_known_taken(&self.name, now);
     }
 
     /// The TTL of its votes.
@@ -198,35 +172,6 @@ impl Client {
     pub(super) async fn sleep(&self, time: Duration) {
         let until = self.now() + time;
         while self.receive(until).await.is_some() {}
-    }
-
-    /// The node that decides, as far as this client knows.
-    pub(super) fn anchor(&self) -> usize {
-        let ignores = self.scenario.has(QuorumMutant::AlwaysTheFirstAnchor);
-        let suspects = |node: usize| !ignores && (self.suspects(node) || self.passed_until[node] > self.now());
-        rules::anchor(order(self.scenario.nodes), suspects).expect("there are nodes")
-    }
-
-    pub(super) fn suspects(&self, node: usize) -> bool {
-        self.suspected_until[node] > self.now()
-    }
-
-    pub(super) fn suspect(&mut self, node: usize) {
-        if !self.scenario.has(QuorumMutant::NeverSuspects) {
-            self.suspected_until[node] = self.now() + rules::suspicion(self.ttl());
-        }
-    }
-
-    pub(super) fn trust(&mut self, node: usize) {
-        self.suspected_until[node] = Duration::ZERO;
-    }
-
-    pub(super) fn found_taken(&mut self) {
-        self.taken_until = self.now() + rules::KNOWN_TAKEN;
-    }
-
-    pub(super) fn knows_it_taken(&self) -> bool {
-        self.taken_until > self.now()
     }
 
     /// Shows the observer that it wants the name from now on, or does not any more.

@@ -28,6 +28,8 @@ pub struct Figures {
     pub longest_wait: Duration,
     /// How many times a client believed in a hold that a majority denied.
     pub unnoticed: u64,
+    /// How many times a node stored a larger token for a hold than its holder was told.
+    pub status_differs: u64,
     /// How many votes were given to ids that had been ended at their nodes.
     pub revived: u64,
     /// How many nodes are held at the end, by a hold that nobody released.
@@ -71,6 +73,8 @@ pub struct Totals {
 pub(super) struct Observer {
     /// Until when clients believe to hold, by true time.
     believers: BTreeMap<usize, Duration>,
+    /// The tokens of the clients' holds.
+    tokens: BTreeMap<usize, FencingToken>,
     last_token: Option<FencingToken>,
     served_late: Vec<bool>,
     nodes: usize,
@@ -88,6 +92,7 @@ impl Observer {
     pub(super) fn new(scenario: &Scenario) -> Self {
         Self {
             believers: BTreeMap::new(),
+            tokens: BTreeMap::new(),
             last_token: None,
             served_late: vec![false; scenario.clients],
             nodes: scenario.nodes,
@@ -115,6 +120,7 @@ impl Observer {
             });
         }
         self.last_token = self.last_token.max(Some(token));
+        self.tokens.insert(client, token);
         self.believes(now, client, until);
     }
 
@@ -171,14 +177,27 @@ impl Observer {
         });
     }
 
+    /// A node has stored this token for a client's vote. The status shows the largest.
+    pub(super) fn stored(&mut self, now: Duration, client: usize, token: FencingToken) {
+        let told = self.tokens.get(&client).copied();
+        if let Some(told) = told.filter(|told| token > *told) {
+            self.figures.status_differs += 1;
+            self.violated(STATUS_SHOWS_THE_TOKEN, now, || {
+                format!("client {client} holds with token {told}, and a status shows {token}")
+            });
+        }
+    }
+
     /// A client's process has died, and believes nothing any more.
     pub(super) fn died(&mut self, client: usize) {
+        self.tokens.remove(&client);
         self.believers.remove(&client);
         self.wanted_since[client] = None;
     }
 
     /// A client's hold has ended.
     pub(super) fn ended(&mut self, client: usize, is_lost: bool) {
+        self.tokens.remove(&client);
         self.believers.remove(&client);
         self.figures.lost += u64::from(is_lost);
     }
@@ -211,8 +230,7 @@ impl Observer {
         if self.served_from < scenario.until {
             let starved = self.served_late.iter().filter(|served| !**served).count();
             self.figures.starved = starved as u64;
-            // By pauses alone, a client may always meet others.
-            if starved > 0 && scenario.strategy.has_anchor() {
+            if starved > 0 {
                 self.violated(EVERYBODY_IS_SERVED, now, || {
                     format!("{starved} clients got no hold after the faults had ended")
                 });
@@ -241,6 +259,7 @@ impl Figures {
             HEALTHY_GO_ON => self.stopped,
             LOSS_IS_NOTICED => self.unnoticed,
             DEAD_STAY_DEAD => self.revived,
+            STATUS_SHOWS_THE_TOKEN => self.status_differs,
             EVERYBODY_IS_SERVED => self.starved,
             _ => 0,
         }
@@ -268,6 +287,7 @@ impl Totals {
         sum.stopped += figures.stopped;
         sum.unnoticed += figures.unnoticed;
         sum.revived += figures.revived;
+        sum.status_differs += figures.status_differs;
         sum.longest_wait = sum.longest_wait.max(figures.longest_wait);
         sum.messages += figures.messages;
         sum.per_client.resize(figures.per_client.len(), 0);

@@ -15,6 +15,8 @@ use super::votes::Votes;
 #[derive(Debug)]
 pub(super) struct Hold {
     pub(super) votes: Votes,
+    /// Whom the nodes name while they vote for it.
+    holder: u64,
     token: FencingToken,
     /// When it ends, by the client's clock.
     end: Duration,
@@ -26,7 +28,13 @@ pub(super) struct Hold {
 
 impl Hold {
     /// Believes in it, if it lasts. `nodes` is how many nodes count. Returns the votes if it does not last.
-    pub(super) fn begin(client: &Client, votes: Votes, token: FencingToken, nodes: usize) -> Result<Self, Votes> {
+    pub(super) fn begin(
+        client: &Client,
+        votes: Votes,
+        holder: u64,
+        token: FencingToken,
+        nodes: usize,
+    ) -> Result<Self, Votes> {
         let now = client.now();
         let majority = rules::majority(nodes);
         let Some(end) = votes
@@ -36,19 +44,15 @@ impl Hold {
             return Err(votes);
         };
         client.believe(end, Some(token));
-        let granted = votes
-            .answers(now)
-            .iter()
-            .filter(|answer| **answer == rules::Answer::Granted)
-            .count();
         let needed = match client.scenario.mutant {
             Some(QuorumMutant::RenewedByAny) => 1,
-            Some(QuorumMutant::RenewedByMajorityOfAcquired) => rules::majority(granted),
+            Some(QuorumMutant::RenewedByMajorityOfAcquired) => rules::majority(votes.count_live(now)),
             _ => majority,
         };
         Ok(Self {
             denied: vec![false; votes.list.len()],
             votes,
+            holder,
             token,
             end,
             needed,
@@ -93,13 +97,13 @@ impl Hold {
             (Request::Raise(_, to), Answer::Done) => self.votes.raised(mail, to),
             (Request::Renew(_), Answer::Done) => self.votes.grant(mail, None, now),
             (Request::Acquire(_), Answer::Busy(..)) if vote.number == mail.request.number => {
-                vote.answer = rules::Answer::Busy;
+                vote.is_taken = true;
             }
             (Request::Renew(_), Answer::NotYours) => {
                 self.denied[mail.node] = true;
                 // Its lease runs: so nobody else can have had the node's vote since it forgot ours.
                 let reinstates = self.votes.is_live(mail.node, now);
-                self.votes.list[mail.node].failed();
+                self.votes.list[mail.node].is_gone();
                 self.reinstall(client, mail.node, reinstates);
             }
             _ => {}
@@ -123,7 +127,7 @@ impl Hold {
     /// How many nodes have said that the vote is not ours.
     fn foreign(&self) -> usize {
         let votes = self.votes.list.iter().zip(&self.denied);
-        let foreign = votes.filter(|(vote, denied)| **denied || vote.answer == rules::Answer::Busy);
+        let foreign = votes.filter(|(vote, denied)| **denied || vote.is_taken);
         foreign.count()
     }
 
@@ -169,7 +173,7 @@ impl Hold {
             node,
             Request::Acquire(Acquire {
                 id,
-                holder: client.holder(),
+                holder: self.holder,
                 ttl: client.ttl(),
                 waits: false,
                 adopts: Some(self.token),

@@ -1,6 +1,8 @@
 //! The mutants of the quorum: each a bug that a library had, or that a draft of this protocol had. Each must break the
 //! property that is named here.
 
+use std::time::Duration;
+
 use super::super::properties::*;
 use super::scenario::{Reinstall, Scenario, Strategy};
 
@@ -57,6 +59,8 @@ mutants! {
     TokenOfFirstNode breaks TOKENS_INCREASE,
     /// Votes that are lower than the hold's token stay so, if a majority stores it. It is lost with one node's data.
     LowVotesNotRaised breaks TOKENS_INCREASE,
+    /// A token that a vote was raised to is forgotten, when an answer decides a lower one.
+    RaisesForgotten breaks STATUS_SHOWS_THE_TOKEN,
     /// A node that forgot votes again when four fifths of the TTL have passed.
     RestartDelayTooShort breaks ONE_BELIEVER,
     // Of losses.
@@ -90,13 +94,12 @@ impl QuorumMutant {
     /// Makes what it needs to show. Without it all properties are kept there, too.
     pub(super) fn prepare(self, scenario: &mut Scenario) {
         match self {
-            Self::MajorityOfReachable => scenario.strategy = Strategy::GrowingPause,
             Self::AnswersCountByNode => {
                 scenario.strategy = Strategy::AllAtOnce;
                 scenario.network.late *= 5.0;
             }
             // Where the others adopt the anchor's token there is nothing to raise.
-            Self::LargestTokenNotRaised => scenario.strategy = Strategy::AllAtOnce,
+            Self::LargestTokenNotRaised | Self::RaisesForgotten => scenario.strategy = Strategy::AllAtOnce,
             Self::LeaseFromReply => *scenario = scenario.clone().worse(5),
             Self::RenewedByMajorityOfAcquired => scenario.nodes = 5,
             Self::LowVotesNotRaised => scenario.becomes(Scenario::one_forgets_at_a_time()),
@@ -109,10 +112,17 @@ impl QuorumMutant {
                     ..Scenario::going_on()
                 });
             }
-            Self::KeepsVotesInVain | Self::YieldsForThreeTtls => scenario.becomes(Scenario {
+            // A waiter soon finds out by its looks that the holder at its anchor has no majority.
+            Self::KeepsVotesInVain => scenario.becomes(Scenario {
                 sick_client: true,
                 tries: 0.0,
+                longest_wait: Some(Duration::from_millis(800)),
                 ..Scenario::going_on()
+            }),
+            // Of four nodes, two clients with different anchors may have two each.
+            Self::YieldsForThreeTtls => scenario.becomes(Scenario {
+                nodes: 4,
+                ..Scenario::anchor_misses_releases()
             }),
             Self::BelievesTheAnchorAlone => scenario.becomes(Scenario::anchor_misses_releases()),
             Self::BusyBeforeTheAnchor => scenario.becomes(Scenario {

@@ -102,10 +102,6 @@ pub enum Strategy {
     Adaptive,
     /// All nodes at once each time, and the anchor decides.
     AllAtOnce,
-    /// All nodes at once. After a refusal a pause of 200 to 400 ms, as Redlock's clients make it.
-    FixedPause,
-    /// All nodes at once. After each refusal a longer pause.
-    GrowingPause,
 }
 
 /// What becomes of the votes that a node forgot.
@@ -117,13 +113,6 @@ pub enum Reinstall {
     AfterDelay,
     /// Nothing.
     Never,
-}
-
-impl Strategy {
-    /// Whether one node decides who goes on.
-    pub fn has_anchor(self) -> bool {
-        matches!(self, Self::Adaptive | Self::AllAtOnce)
-    }
 }
 
 /// Three nodes, four clients, and everything goes wrong for a minute. Then they have another one.

@@ -1,10 +1,10 @@
-//! The votes of one acquisition or hold, one of each node.
+//! The votes of one acquisition or hold, one of each node: their requests, and their leases.
 
 use std::time::Duration;
 
 use lock_core::FencingToken;
 use lock_core::backend::rules as core_rules;
-use lock_quorum::rules::{self, Answer, Token};
+use lock_quorum::protocol::VoteId;
 
 use super::message::{Id, Mail, Request};
 use super::mutant::QuorumMutant;
@@ -17,20 +17,33 @@ pub(super) struct Votes {
     mutant: Option<QuorumMutant>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Vote {
+    /// What the protocol calls it.
+    pub(super) vote: Option<VoteId>,
     /// A new one for each vote. `None` if the node was not asked.
     pub(super) id: Option<Id>,
+    /// Whether its acquire is unanswered.
+    pub(super) is_open: bool,
+    /// Whether the node has said that it waits there.
+    pub(super) is_queued: bool,
+    /// Until when it waits at most, by the client's clock like all times here.
+    pub(super) waits_until: Option<Duration>,
+    /// When a request that is unanswered fails.
+    pub(super) fails_at: Option<Duration>,
+    /// The token that its own adopts.
+    pub(super) adopts: Option<FencingToken>,
+    /// The requests of a change that is under way, and what it raises the token to.
+    pub(super) changing: Vec<u64>,
+    pub(super) raise: Option<FencingToken>,
     /// The number of the last acquire request. Refusals of earlier ones do not count.
     pub(super) number: u64,
     /// Whether it waits in the node's queue.
     pub(super) waits: bool,
-    /// When the node is to be asked again, by the client's clock.
+    /// When the node is to be asked again.
     pub(super) ask_again: Option<Duration>,
-    /// What the node said, but for a grant.
-    pub(super) answer: Answer,
-    /// Who has the vote, if it is somebody else.
-    pub(super) holder: Option<u64>,
+    /// Whether the node has said that it is somebody else's.
+    pub(super) is_taken: bool,
     grant: Option<Grant>,
 }
 
@@ -71,17 +84,28 @@ impl Votes {
         let Some(token) = token.or(before.filter(|_| is_live).map(|grant| grant.token)) else {
             return;
         };
-        let end = before.map(|grant| grant.end);
-        let sent = mail.request.at;
-        let end = match mutant {
-            Some(QuorumMutant::NoMargin) => end.max(Some(sent + ttl)).unwrap_or_default(),
-            Some(QuorumMutant::LeaseFromReply) => core_rules::lease_ends(end, now, ttl, false),
-            _ => core_rules::lease_ends(end, sent, ttl, false),
-        };
+        let end = lease_ends(mutant, before.map(|grant| grant.end), mail, ttl, now);
         vote.grant = Some(Grant { end, token });
-        vote.answer = Answer::Granted;
-        vote.holder = None;
-        vote.ask_again = None;
+        (vote.is_open, vote.is_taken) = (false, false);
+        (vote.fails_at, vote.waits_until, vote.ask_again) = (None, None, None);
+    }
+
+    /// Whether anything is left of the lease that an answer gives.
+    pub(super) fn lasts(&self, mail: &Mail, now: Duration) -> bool {
+        let counts_all = self.has(QuorumMutant::CountsExpiredVotes);
+        counts_all || !core_rules::has_expired(lease_ends(self.mutant, None, mail, self.ttl, now), now)
+    }
+
+    /// For how long the vote of this node still counts.
+    pub(super) fn left(&self, node: usize, now: Duration) -> Duration {
+        let end = self.list[node]
+            .grant
+            .filter(|_| self.is_live(node, now))
+            .map(|grant| grant.end);
+        // One that counts although it has expired has some time left.
+        end.map_or(Duration::ZERO, |end| {
+            end.saturating_sub(now).max(Duration::from_nanos(1))
+        })
     }
 
     /// The node has stored a larger token for the vote.
@@ -97,31 +121,9 @@ impl Votes {
         self.list[node].grant.is_some_and(is_live)
     }
 
-    /// One answer of each node.
-    pub(super) fn answers(&self, now: Duration) -> Vec<Answer> {
-        let nodes = 0..self.list.len();
-        let answer = |node: usize| match self.list[node].grant {
-            Some(_) if self.is_live(node, now) => Answer::Granted,
-            Some(_) => Answer::Failed,
-            None => self.list[node].answer,
-        };
-        nodes.map(answer).collect()
-    }
-
-    /// The token, if so many nodes count.
-    pub(super) fn token(&self, nodes: usize, now: Duration) -> Token {
-        let live = || self.live(now).map(|grant| grant.token);
-        let known = match self.mutant {
-            Some(QuorumMutant::LargestTokenNotRaised) => live().max(),
-            Some(QuorumMutant::TokenOfFirstNode) => live().next(),
-            _ => return rules::token(live(), nodes),
-        };
-        known.map_or(Token::Undecided, Token::Decided)
-    }
-
-    /// The largest token of a live vote, that further votes adopt.
-    pub(super) fn largest_token(&self, now: Duration) -> Option<FencingToken> {
-        self.live(now).map(|grant| grant.token).max()
+    /// How many votes are live.
+    pub(super) fn count_live(&self, now: Duration) -> usize {
+        self.live(now).count()
     }
 
     /// The live votes with a smaller token.
@@ -144,11 +146,15 @@ impl Votes {
     }
 
     /// Which votes to end: all that were ever asked for, since any may have been granted.
-    pub(super) fn to_end(&self) -> Vec<(usize, Id)> {
-        let only_granted = self.has(QuorumMutant::ReleasesOnlyGranted);
-        let votes = self.list.iter().enumerate();
-        let votes = votes.filter(|(_, vote)| !only_granted || vote.grant.is_some());
-        votes.filter_map(|(node, vote)| Some((node, vote.id?))).collect()
+    pub(super) fn to_end(&self) -> impl Iterator<Item = (usize, Id)> {
+        let nodes = 0..self.list.len();
+        nodes.filter_map(|node| Some((node, self.to_end_at(node)?)))
+    }
+
+    /// The vote of this node, if it is to be ended.
+    pub(super) fn to_end_at(&self, node: usize) -> Option<Id> {
+        let (vote, only_granted) = (&self.list[node], self.has(QuorumMutant::ReleasesOnlyGranted));
+        vote.id.filter(|_| !only_granted || vote.grant.is_some())
     }
 
     fn live(&self, now: Duration) -> impl Iterator<Item = Grant> {
@@ -164,28 +170,56 @@ impl Votes {
 
 impl Vote {
     const NOT_ASKED: Self = Self {
+        vote: None,
         id: None,
+        is_open: false,
+        is_queued: false,
+        waits_until: None,
+        fails_at: None,
+        adopts: None,
+        changing: Vec::new(),
+        raise: None,
         number: 0,
         waits: false,
         ask_again: None,
-        answer: Answer::None,
-        holder: None,
+        is_taken: false,
         grant: None,
     };
+
+    /// One that is about to be asked for.
+    pub(super) fn asked(vote: VoteId, id: Id, waits: bool, adopts: Option<FencingToken>) -> Self {
+        Self {
+            vote: Some(vote),
+            id: Some(id),
+            waits,
+            adopts,
+            ..Self::NOT_ASKED
+        }
+    }
 
     /// Forgets the vote. A fresh one has a new id.
     pub(super) fn reset(&mut self) {
         *self = Self::NOT_ASKED;
     }
 
-    /// Whether the node was asked and has not answered.
-    pub(super) fn is_open(&self) -> bool {
-        self.id.is_some() && self.answer == Answer::None
-    }
-
-    /// The node does not have the vote any more, or will not give it.
-    pub(super) fn failed(&mut self) {
+    /// The node does not have the vote any more.
+    pub(super) fn is_gone(&mut self) {
         self.grant = None;
-        self.answer = Answer::Failed;
+    }
+}
+
+/// When a vote's lease ends that an answer gives or prolongs.
+fn lease_ends(
+    mutant: Option<QuorumMutant>,
+    before: Option<Duration>,
+    mail: &Mail,
+    ttl: Duration,
+    now: Duration,
+) -> Duration {
+    let sent = mail.request.at;
+    match mutant {
+        Some(QuorumMutant::NoMargin) => before.max(Some(sent + ttl)).unwrap_or_default(),
+        Some(QuorumMutant::LeaseFromReply) => core_rules::lease_ends(before, now, ttl, false),
+        _ => core_rules::lease_ends(before, sent, ttl, false),
     }
 }

@@ -4,7 +4,7 @@ use std::cell::{RefCell, RefMut};
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rand::RngExt;
 use rand::rngs::StdRng;
@@ -12,7 +12,7 @@ use rand::rngs::StdRng;
 use super::fault::Fault;
 use super::figures::Observer;
 use super::link::Links;
-use super::message::{Answer, Id, Mail, Sent};
+use super::message::{Answer, Id, Mail, Request, Sent};
 use super::node::Node;
 use super::scenario::Scenario;
 
@@ -27,6 +27,8 @@ pub(super) struct World {
     pub(super) scenario: Rc<Scenario>,
     /// True time, that nobody knows.
     pub(super) now: Duration,
+    /// What the protocol counts the times of all clocks from. Only their differences count.
+    pub(super) epoch: Instant,
     pub(super) random: StdRng,
     pub(super) nodes: Vec<Node>,
     pub(super) seats: Vec<Seat>,
@@ -96,6 +98,7 @@ impl World {
             observer: Observer::new(&scenario),
             scenario: Rc::new(scenario),
             now: Duration::ZERO,
+            epoch: Instant::now(),
             random,
             nodes,
             seats,
@@ -150,6 +153,9 @@ impl World {
             } = &sent;
             format!("node {node}: client {client}, {request:?}, sent at {at:.6?}: {answer:?}, offered to {offered:?}")
         });
+        if let (Request::Raise(_, to), Answer::Done) = (sent.request, answer) {
+            self.observer.stored(self.now, sent.client, to);
+        }
         self.answer(sent, answer);
         if let Some(asked) = offered.and_then(|id| self.asked.get(&id).copied()) {
             self.answer(asked, Answer::Offered);
