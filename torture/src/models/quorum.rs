@@ -63,6 +63,7 @@ mod message;
 mod mutant;
 mod node;
 mod scenario;
+mod scenarios;
 mod simulation;
 mod votes;
 mod world;
