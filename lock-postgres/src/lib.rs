@@ -1,14 +1,105 @@
-//! Fencing and locks of transactions for PostgreSQL.
-
+//! polylock's backend for PostgreSQL.
+//!
+//! ```no_run
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
+//! use lock_core::Locker;
+//! use lock_postgres::{PostgresConfig, backend};
+//!
+//! let config = PostgresConfig::from_url("postgres://app:secret@127.0.0.1:5432/shop")?;
+//! let locks = Locker::from_backend(backend(config)?);
+//! let guard = locks.lock("orders/42").acquire().await?;
+//! println!("ours, with token {}", guard.token());
+//! guard.release().await?;
+//! # Ok(()) }
+//! ```
+//!
+//! [`PostgresConfig`] sets hosts, user, database, schema, table and timeouts, by hand or from a URL. [`LeaseTableBackend`] lists the
+//! guarantees, what ends a hold, fencing and limits.
+//!
+//! A hold is a row, and no session's advisory lock: a pooler may give such a lock to somebody else, and a connection that breaks
+//! would lose it. Nor is it a locked row in an open transaction, which would keep the server from removing dead versions of
+//! rows in the whole database.
+//!
+//! # Data in PostgreSQL
+//! [`Fence`] rejects holders whose lock has expired, within your own transaction. [`lock_in`] is for those who need a lock for
+//! one transaction alone, and no lease.
+//!
+//! # Server settings
+//! - PostgreSQL 12 or later; tested with 15.
+//! - `fsync=on`, `full_page_writes=on`: otherwise a crash may forget the last grants, and grant them to others. [`Checks`] warns of
+//!   it or refuses it.
+//! - `max_connections` is large enough: three for each process at most.
+//! - Nothing else needs to be set. Each connection sets its own `default_transaction_isolation`, `default_transaction_read_only`,
+//!   `statement_timeout`, `lock_timeout`, `idle_in_transaction_session_timeout`, `idle_session_timeout`, `transaction_timeout`,
+//!   `timezone`, `plan_cache_mode` and `jit`, and `synchronous_commit=on` unless that is `remote_apply`.
+//!
+//! # Behind a pooler
+//! A pooler that gives each client a connection of its own needs nothing. With one that may give each transaction another
+//! connection, such as PgBouncer with `pool_mode=transaction`, set `pooler=transaction`:
+//! - polylock changes no setting of a connection, since it might be somebody else's. Have an administrator set those that differ:
+//!   `ALTER ROLE app SET default_transaction_isolation='read committed'` (polylock refuses any other) and
+//!   `ALTER ROLE app SET lock_timeout='1s'`.
+//! - Statements are not prepared. The server parses each of them, which takes several times as long as it takes to execute it.
+//! - Nobody can listen there. Name the server itself by `listen`, or waiters ask again every 250 to 500 ms.
+//! - Give locks a small pool of their own, so that renewals do not wait behind queries of the application.
+//!
+//! # Failover
+//! Name all servers in the URL: each connection goes to the first one that takes writes. A primary that became a standby is
+//! left as soon as it refuses a write. See [`LeaseTableBackend`](LeaseTableBackend#what-ends-a-hold) for what a promotion may lose.
+//!
+//! # For DBAs
+//! To see who has a lease, `SELECT encode(name,'escape'),encode(label,'escape'),holder,expires,token FROM polylock_leases WHERE
+//! expires>now()`. If `kind` is not 0, those who share the name are in `polylock_holders`. Those who wait are in
+//! `polylock_waiters`, in the order of `place`. To end a lease by force, set `holder` to `NULL` and `expires` to `now()`: its holder learns
+//! of it at its next renewal, and until then only fencing protects the resource. Do not delete the row, which keeps the last token.
+//!
+//! # Permissions needed
+//! `SELECT`, `INSERT` and `UPDATE` on `{table}_leases`; these and `DELETE` on `{table}_holders` and `{table}_waiters`; `USAGE` on their
+//! schema; and `CREATE` on it if polylock is to make the tables: [`schema`] has their SQL for an administrator. `DELETE` on
+//! `{table}_leases` is needed only if rows of names that nobody uses any more are to be [deleted](PostgresConfig::with_retention).
+//! `LISTEN` and `NOTIFY` need no permission. No superuser, no `pg_signal_backend`.
+//!
+//! # Change of a password
+//! Connections outlive the password by which they were made, so locks stay held. Change what
+//! [`PostgresConfig::with_credentials`] reads, such as the file that `password_file=` names: each backend reads it before each
+//! connection.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
+pub use config::{Checks, Pooler, PostgresConfig, Strategy};
+pub use fence::Fence;
+pub use lease_table::LeaseTableBackend;
+pub use lock_tls::Tls;
+/// The driver, in the version whose transactions [`Fence`] and [`lock_in`] take.
+pub use tokio_postgres;
+pub use transaction::{KEY_OF, lock_in, try_lock_in};
+
+mod config;
+mod connection;
+mod error;
 mod fence;
+mod lease_table;
 mod names;
+mod probe;
+mod protocol;
 pub mod schema;
 mod transaction;
 
-pub use self::fence::Fence;
-pub use self::transaction::{KEY_OF, lock_in, try_lock_in};
-/// The driver, in the version whose transactions [`Fence`] and [`lock_in`] take.
-pub use tokio_postgres;
+/// The backend for this configuration's [strategy](PostgresConfig::strategy). Does no I/O: it connects when it is first used.
+///
+/// # Errors
+/// [`ErrorKind::Misconfigured`](lock_core::ErrorKind::Misconfigured) for a configuration that cannot work.
+///
+/// # Examples
+/// ```
+/// # use lock_postgres::PostgresConfig;
+/// # fn main() -> Result<(), lock_core::Error> {
+/// let config = PostgresConfig::from_url("postgres://app:secret@127.0.0.1:5432/shop")?;
+/// let locks = lock_core::Locker::from_backend(lock_postgres::backend(config)?);
+/// # Ok(()) }
+/// ```
+pub fn backend(config: PostgresConfig) -> lock_core::Result<std::sync::Arc<dyn lock_core::backend::DistributedLock>> {
+    Ok(match config.strategy() {
+        Strategy::Lease => std::sync::Arc::new(LeaseTableBackend::new(config)?),
+    })
+}

@@ -1,8 +1,50 @@
-//! The tables, as SQL for an administrator or a migration tool.
+//! The tables, as SQL for an administrator or a migration tool, and made by [`migrate`].
+//!
+//! | table | what needs it |
+//! |---|---|
+//! | `{table}_leases`, `{table}_holders`, `{table}_waiters` | [`LeaseTableBackend`](crate::LeaseTableBackend), see [`lease_table`] |
+//! | `{table}_fences` | [`Fence`](crate::Fence), see [`fences`] |
+//!
+//! `{table}` is [`PostgresConfig::with_table`], by default [`polylock`](PostgresConfig::DEFAULT_TABLE).
+//!
+//! The backend makes its tables when it first connects, if it may. In production the user of an application should have no
+//! `CREATE`: make the tables beforehand with this SQL or with [`migrate`] under another user, and grant that user what
+//! ["Permissions needed"](crate#permissions-needed) says.
+//!
+//! Every statement is `CREATE TABLE IF NOT EXISTS`, so it may run again.
+//!
+//! ```
+//! # fn main() -> Result<(), lock_core::Error> {
+//! let sql = lock_postgres::schema::lease_table(Some("locks"), "shop")?;
+//! assert_eq!(sql.matches("CREATE TABLE IF NOT EXISTS \"locks\".\"shop_").count(), 3);
+//! # Ok(()) }
+//! ```
 
 use lock_core::Result;
 
+use crate::config::PostgresConfig;
+use crate::connection::Dialer;
 use crate::names::{check_identifiers, quoted};
+use crate::probe::prepare_tables;
+
+/// A table, and the statement that makes it.
+#[derive(Clone, Debug)]
+pub(crate) struct Table {
+    /// Between quotation marks, with its schema.
+    pub(crate) name: String,
+    pub(crate) create: String,
+}
+
+/// The SQL of the tables of [`LeaseTableBackend`](crate::LeaseTableBackend) in this schema, or in the first one of the
+/// `search_path`, as statements that end with `;`.
+///
+/// # Errors
+/// [`ErrorKind::Misconfigured`](lock_core::ErrorKind::Misconfigured) for names that [`PostgresConfig::with_table`] or
+/// [`with_schema`](PostgresConfig::with_schema) do not allow.
+pub fn lease_table(schema: Option<&str>, table: &str) -> Result<String> {
+    check_identifiers(schema, table)?;
+    Ok(script(&lease_tables(schema, table)))
+}
 
 /// The SQL of the table of [`Fence`](crate::Fence), `{table}_fences`, in this schema, or in the first one of the `search_path`, as
 /// a statement that ends with `;`.
@@ -28,9 +70,108 @@ pub fn fences(schema: Option<&str>, table: &str) -> Result<String> {
     ))
 }
 
+/// Makes the tables that are missing. Needs `CREATE` on the schema if one is missing, and no permission on data.
+///
+/// # Errors
+/// [`ErrorKind::Denied`](lock_core::ErrorKind::Denied), with the SQL for an administrator, if tables are missing and the user may
+/// not create them; and those of connecting.
+///
+/// # Cancel safety
+/// May be dropped at any point: the tables are then made or not. Call it again.
+///
+/// # Examples
+/// ```no_run
+/// # async fn example() -> Result<(), lock_core::Error> {
+/// use lock_postgres::{PostgresConfig, schema};
+///
+/// let config = PostgresConfig::from_url("postgres://admin:secret@db:5432/shop?table=shop_locks")?;
+/// schema::migrate(&config).await?;
+/// # Ok(()) }
+/// ```
+pub async fn migrate(config: &PostgresConfig) -> Result<()> {
+    config.check()?;
+    let connection = Dialer::new(config.clone()).dial().await?;
+    let tables = lease_tables(config.schema.as_deref(), &config.table);
+    prepare_tables(&tables, &connection, config.response_timeout).await
+}
+
+pub(crate) fn script(tables: &[Table]) -> String {
+    tables.iter().map(|table| format!("{};\n", table.create)).collect()
+}
+
+/// No column that a request changes is indexed, and pages have room, so that updates stay within their page and it cleans
+/// itself.
+pub(crate) fn lease_tables(schema: Option<&str>, table: &str) -> Vec<Table> {
+    let make = |ending: &str, columns: &str, options: &str| {
+        let name = quoted(schema, &format!("{table}_{ending}"));
+        let create = format!("CREATE TABLE IF NOT EXISTS {name} ({columns}) WITH ({options})");
+        Table { name, create }
+    };
+    vec![
+        make(
+            "leases",
+            "name bytea PRIMARY KEY, holder uuid, kind smallint NOT NULL DEFAULT 0, label bytea, \
+             term interval NOT NULL DEFAULT '0', expires timestamptz NOT NULL DEFAULT '-infinity', \
+             token bigint NOT NULL DEFAULT 0, last_token bigint NOT NULL DEFAULT 0, \
+             wanted timestamptz NOT NULL DEFAULT '-infinity', last_place bigint NOT NULL DEFAULT 0, \
+             dead uuid[] NOT NULL DEFAULT '{}', dead_at timestamptz[] NOT NULL DEFAULT '{}'",
+            "fillfactor=40,autovacuum_vacuum_threshold=500,autovacuum_vacuum_scale_factor=0.02,\
+             autovacuum_vacuum_cost_delay=0",
+        ),
+        make(
+            "holders",
+            "name bytea, holder uuid, kind smallint NOT NULL, label bytea, permits bigint NOT NULL, \"of\" bigint NOT NULL, \
+             term interval NOT NULL, expires timestamptz NOT NULL, token bigint NOT NULL, PRIMARY KEY (name,holder)",
+            "fillfactor=60",
+        ),
+        make(
+            "waiters",
+            "name bytea, place bigint, holder uuid NOT NULL, channel text NOT NULL, kind smallint NOT NULL, \
+             permits bigint NOT NULL, \"of\" bigint NOT NULL, label bytea, since timestamptz NOT NULL, \
+             expires timestamptz NOT NULL, PRIMARY KEY (name,place)",
+            "fillfactor=70",
+        ),
+    ]
+}
+
 #[cfg(test)]
 mod tests {
+    use lock_core::ErrorKind;
+
     use super::*;
+
+    /// Other versions of this crate use the same tables.
+    #[test]
+    fn the_tables_stay_as_they_are() {
+        assert_eq!(
+            lease_table(None, "polylock").unwrap(),
+            "CREATE TABLE IF NOT EXISTS \"polylock_leases\" (name bytea PRIMARY KEY, holder uuid, \
+             kind smallint NOT NULL DEFAULT 0, label bytea, term interval NOT NULL DEFAULT '0', \
+             expires timestamptz NOT NULL DEFAULT '-infinity', token bigint NOT NULL DEFAULT 0, \
+             last_token bigint NOT NULL DEFAULT 0, wanted timestamptz NOT NULL DEFAULT '-infinity', \
+             last_place bigint NOT NULL DEFAULT 0, dead uuid[] NOT NULL DEFAULT '{}', \
+             dead_at timestamptz[] NOT NULL DEFAULT '{}') WITH (fillfactor=40,autovacuum_vacuum_threshold=500,\
+             autovacuum_vacuum_scale_factor=0.02,autovacuum_vacuum_cost_delay=0);\n\
+             CREATE TABLE IF NOT EXISTS \"polylock_holders\" (name bytea, holder uuid, kind smallint NOT NULL, label bytea, \
+             permits bigint NOT NULL, \"of\" bigint NOT NULL, term interval NOT NULL, expires timestamptz NOT NULL, \
+             token bigint NOT NULL, PRIMARY KEY (name,holder)) WITH (fillfactor=60);\n\
+             CREATE TABLE IF NOT EXISTS \"polylock_waiters\" (name bytea, place bigint, holder uuid NOT NULL, \
+             channel text NOT NULL, kind smallint NOT NULL, permits bigint NOT NULL, \"of\" bigint NOT NULL, label bytea, \
+             since timestamptz NOT NULL, expires timestamptz NOT NULL, PRIMARY KEY (name,place)) WITH (fillfactor=70);\n"
+        );
+    }
+
+    #[test]
+    fn a_table_that_needs_an_escape_is_refused() {
+        for bad in ["", "a\"b", "a.b", &"x".repeat(49)] {
+            assert_eq!(
+                lease_table(None, bad).unwrap_err().kind(),
+                ErrorKind::Misconfigured,
+                "{bad:?}"
+            );
+        }
+        lease_table(Some("s"), &"x".repeat(48)).unwrap();
+    }
 
     /// Other versions of this crate use the same table.
     #[test]
@@ -42,7 +183,7 @@ mod tests {
         );
         for bad in ["", "a\"b", "a.b", &"x".repeat(49)] {
             let error = fences(None, bad).unwrap_err();
-            assert_eq!(error.kind(), lock_core::ErrorKind::Misconfigured, "{bad:?}");
+            assert_eq!(error.kind(), ErrorKind::Misconfigured, "{bad:?}");
         }
     }
 }

@@ -5,6 +5,7 @@ pub(crate) mod file;
 pub(crate) mod memory;
 pub(crate) mod mysql_lease;
 pub(crate) mod mysql_row;
+pub(crate) mod postgres;
 pub(crate) mod quorum;
 pub(crate) mod redis;
 pub(crate) mod redis_cluster;

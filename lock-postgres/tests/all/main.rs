@@ -2,4 +2,5 @@
 #![forbid(unsafe_code)]
 
 mod fence;
+mod lease;
 mod transaction;

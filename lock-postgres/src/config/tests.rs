@@ -1,0 +1,70 @@
+use lock_core::ErrorKind;
+
+use super::*;
+
+#[test]
+fn a_url_says_all_that_the_builder_says() {
+    let url = "postgresql://us%40er:pa%2Fss@a,[::1]:7000,b:5433/shop?schema=s&table=t&connect_timeout=1s&response_timeout=2s&\
+               pooler=transaction&listen=postgres%3A%2F%2Fdirect%2Fshop&retention=1h&checks=refuse&strategy=lease";
+    let config = PostgresConfig::from_url(url).unwrap();
+    let same = PostgresConfig::new("a", 5432)
+        .with_host("::1", 7000)
+        .with_host("b", 5433)
+        .with_user("us@er")
+        .with_password("pa/ss")
+        .with_database("shop")
+        .with_schema("s")
+        .with_table("t")
+        .with_connect_timeout(Duration::from_secs(1))
+        .with_response_timeout(Duration::from_secs(2))
+        .with_pooler(Pooler::Transaction)
+        .with_listen(PostgresConfig::new("direct", 5432).with_database("shop"))
+        .with_retention(Duration::from_secs(3600))
+        .with_checks(Checks::Refuse);
+    assert_eq!(format!("{config:?}"), format!("{same:?}"));
+    assert_eq!(config.password, same.password);
+    assert!(!format!("{config:?}").contains("pa/ss"));
+    assert_eq!(config.address(), "a:5432,[::1]:7000,b:5433");
+    let socket = PostgresConfig::from_url("postgres://localhost/shop?socket=/run/postgresql").unwrap();
+    assert_eq!(socket.address(), "/run/postgresql/.s.PGSQL.5432");
+}
+
+#[test]
+fn a_url_that_cannot_work_is_refused_without_showing_a_password() {
+    for (url, said) in [
+        ("mysql://app:se3ret@db/shop", "no PostgreSQL URL"),
+        ("postgres://app:se3ret@db", "no database is named"),
+        ("postgres://app:se3ret@/shop", "host is empty"),
+        ("postgres://app:se3ret@db,/shop", "host is empty"),
+        ("postgres://app:se3ret/x@db/shop", "not percent-encoded"),
+        ("postgres://app:se3ret@db:port/shop", "a port in the URL"),
+        ("postgres://app:se3ret@db/shop/x", "not percent-encoded"),
+        ("postgres://app:se3ret@db/shop?tabel=x", "did you mean `table`"),
+        (
+            "postgres://app:se3ret@db/shop?table=a%22b",
+            "table's name is not allowed",
+        ),
+        ("postgres://app:se3ret@db/shop?schema=", "schema's name is not allowed"),
+        (
+            "postgres://app:se3ret@db/shop?pooler=odd",
+            "none of none, session, transaction",
+        ),
+        (
+            "postgres://app:se3ret@db/shop?connect_timeout=0s",
+            "connect_timeout must be",
+        ),
+        ("postgres://app:se3ret@db/shop?retention=1s", "retention must be"),
+        ("postgres://app:se3ret@db/shop?password_env=X", "given in two ways"),
+        ("postgres://app:se3ret@db/shop?ca=x", "add tls=true"),
+        ("postgres://app:se3ret@a,b/shop?socket=/run", "one host"),
+        (
+            "postgres://app:se3ret@db/shop?listen=postgres%3A%2F%2Fdb",
+            "no database is named",
+        ),
+    ] {
+        let error = PostgresConfig::from_url(url).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Misconfigured, "{url}");
+        let text = error.to_string();
+        assert!(text.contains(said) && !text.contains("se3ret"), "{url}: {text}");
+    }
+}

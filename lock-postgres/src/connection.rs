@@ -1,0 +1,319 @@
+//! One connection to the server: requests, their answers, and its end.
+//!
+//! The driver matches answers by order and reads on if nobody waits for one. So a request may be dropped at any point, and many go
+//! out without waiting for each other.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::future::{pending, poll_fn};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use lock_kit::runtime::RuntimeCheck;
+use parking_lot::Mutex;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, sleep};
+use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{AsyncMessage, Client, Row, SimpleQueryMessage};
+
+pub(crate) use self::dial::Dialer;
+pub(crate) use self::listener::{Listener, Listening};
+pub(crate) use self::supervisor::Supervisor;
+
+use crate::error::SqlError;
+use crate::probe::Probe;
+
+mod dial;
+mod listener;
+mod supervisor;
+mod tls;
+
+/// A statement with parameters.
+#[derive(Debug)]
+pub(crate) struct Statement {
+    pub(crate) sql: String,
+    pub(crate) types: Vec<Type>,
+}
+
+/// The parameters of a statement.
+pub(crate) type Parameters<'a> = &'a [&'a (dyn ToSql + Sync)];
+
+/// The rows of a text of statements, as text: of all of its statements.
+pub(crate) type TextRows = Vec<Vec<Option<String>>>;
+
+/// Takes the payload of each notification.
+pub(crate) type OnCall = Box<dyn Fn(&str) + Send + Sync>;
+
+pub(crate) struct Connection {
+    client: Client,
+    state: Arc<State>,
+    task: AbortHandle,
+    probe: Probe,
+    /// What one round trip took when it was made.
+    round_trip: Duration,
+    /// Whether statements are prepared: not where a pooler may give each transaction another connection.
+    prepares: AtomicBool,
+    /// By the addresses of the statements, which live as long as their backend.
+    prepared: Mutex<HashMap<usize, Prepared>>,
+    was_used: AtomicBool,
+    /// Counts connections of this process.
+    number: u64,
+}
+
+enum Prepared {
+    UnderWay,
+    Ready(tokio_postgres::Statement),
+}
+
+/// What the connection's task and its callers share.
+struct State {
+    check: RuntimeCheck,
+    ended: AtomicBool,
+    reason: Mutex<Option<Arc<tokio_postgres::Error>>>,
+    unanswered: Mutex<Unanswered>,
+}
+
+#[derive(Default)]
+struct Unanswered {
+    next: u64,
+    since: BTreeMap<u64, Instant>,
+}
+
+impl Connection {
+    /// Spawns the task of a connection on this runtime.
+    fn spawn<S, T>(
+        client: Client,
+        mut driver: tokio_postgres::Connection<S, T>,
+        on_call: OnCall,
+    ) -> (Client, Arc<State>, AbortHandle)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let state = Arc::new(State {
+            check: RuntimeCheck::new(),
+            ended: AtomicBool::new(false),
+            reason: Mutex::default(),
+            unanswered: Mutex::default(),
+        });
+        let end = EndOnDrop(state.clone());
+        let task = tokio::spawn(async move {
+            let end = end;
+            let run = async {
+                while let Some(message) = poll_fn(|context| driver.poll_message(context)).await {
+                    match message {
+                        Ok(AsyncMessage::Notification(call)) => on_call(call.payload()),
+                        Ok(_) => {}
+                        Err(error) => {
+                            *end.0.reason.lock() = Some(Arc::new(error));
+                            break;
+                        }
+                    }
+                }
+            };
+            // Its panic is the end of the connection.
+            drop(end.0.check.watch(lock_kit::panics::catch(run)).await);
+        });
+        (client, state, task.abort_handle())
+    }
+
+    pub(crate) fn probe(&self) -> &Probe {
+        &self.probe
+    }
+
+    /// What tells it from all other connections of this process.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        self.state.ended.load(Ordering::SeqCst) || self.client.is_closed()
+    }
+
+    /// Whether it served a request before: its server may have closed it since.
+    pub(crate) fn was_used(&self) -> bool {
+        self.was_used.load(Ordering::Relaxed)
+    }
+
+    /// Whether a request has had no answer for so long that the connection may be dead.
+    pub(crate) fn is_silent(&self) -> bool {
+        const SILENT_AFTER: Duration = Duration::from_millis(1500);
+        let oldest = self.state.unanswered.lock().since.values().next().copied();
+        oldest.is_some_and(|oldest| oldest.elapsed() > SILENT_AFTER.max(self.round_trip * 4))
+    }
+
+    /// Whether no request is under way.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.state.unanswered.lock().since.is_empty()
+    }
+
+    /// Whether it can be used here: its runtime is driven.
+    pub(crate) async fn is_driven(&self) -> bool {
+        self.state.check.is_driven().await
+    }
+
+    pub(crate) fn is_here(&self) -> bool {
+        self.state.check.is_here()
+    }
+
+    /// Ends it. Requests under way have an unknown outcome.
+    pub(crate) fn abort(&self) {
+        self.state.ended.store(true, Ordering::SeqCst);
+        self.task.abort();
+    }
+
+    /// Runs a statement in one round trip, in a transaction of its own. The first poll sends it. Without a `limit` it waits for
+    /// as long as the caller does; with one, the connection ends when that is over.
+    ///
+    /// # Cancel safety
+    /// May be dropped at any point: the statement is then executed or not.
+    pub(crate) async fn query(
+        self: &Arc<Self>,
+        statement: &Statement,
+        parameters: Parameters<'_>,
+        limit: Option<Duration>,
+    ) -> Result<Vec<Row>, SqlError> {
+        let key = std::ptr::from_ref(statement).addr();
+        let prepared = match self.prepared.lock().get(&key) {
+            Some(Prepared::Ready(prepared)) => Some(prepared.clone()),
+            _ => None,
+        };
+        let Some(prepared) = prepared else {
+            let typed: Vec<_> = parameters
+                .iter()
+                .copied()
+                .zip(statement.types.iter().cloned())
+                .collect();
+            let rows = self
+                .answer(self.client.query_typed(&statement.sql, &typed), limit)
+                .await?;
+            self.prepare_in_background(statement, key);
+            return Ok(rows);
+        };
+        let rows = self.answer(self.client.query(&prepared, parameters), limit).await;
+        if rows.as_ref().is_err_and(SqlError::is_unprepared) {
+            // Behind a pooler that was not declared. The statement was refused, so the caller may repeat it.
+            self.prepares.store(false, Ordering::Relaxed);
+            self.prepared.lock().clear();
+        }
+        rows
+    }
+
+    /// Runs a text of statements in one round trip and one transaction.
+    ///
+    /// # Cancel safety
+    /// As [`query`](Self::query).
+    pub(crate) async fn run(&self, sql: &str, limit: Option<Duration>) -> Result<TextRows, SqlError> {
+        let messages = self.answer(self.client.simple_query(sql), limit).await?;
+        let rows = messages.into_iter().filter_map(|message| match message {
+            SimpleQueryMessage::Row(row) => Some(
+                (0..row.len())
+                    .map(|column| row.get(column).map(str::to_owned))
+                    .collect(),
+            ),
+            _ => None,
+        });
+        Ok(rows.collect())
+    }
+
+    /// Sends a text of statements whose answer nobody needs.
+    pub(crate) fn send(&self, sql: &str) {
+        if !self.has_ended() {
+            // The first poll sends it, and the driver reads the answer.
+            drop(self.client.simple_query(sql).now_or_never());
+        }
+    }
+
+    async fn answer<T>(
+        &self,
+        request: impl Future<Output = Result<T, tokio_postgres::Error>>,
+        limit: Option<Duration>,
+    ) -> Result<T, SqlError> {
+        if self.has_ended() {
+            return Err(SqlError::NotConnected);
+        }
+        let _unanswered = UnansweredRequest::begin(&self.state);
+        let too_late = async {
+            match limit {
+                Some(limit) => {
+                    sleep(limit).await;
+                    limit
+                }
+                None => pending().await,
+            }
+        };
+        let answer = tokio::select! {
+            biased;
+            answer = request => answer.map_err(SqlError::from),
+            () = self.state.check.undriven() => Err(SqlError::RuntimeNotDriven),
+            limit = too_late => {
+                self.abort();
+                Err(SqlError::TimedOut(limit))
+            }
+        };
+        self.was_used.store(true, Ordering::Relaxed);
+        if answer.as_ref().is_err_and(SqlError::is_read_only) {
+            // It was the primary. The next one may lead to the server that is.
+            self.abort();
+        }
+        match answer {
+            Err(SqlError::Disconnected(None)) => Err(SqlError::Disconnected(self.state.reason.lock().clone())),
+            answer => answer,
+        }
+    }
+
+    /// From the second time on, the server need not read the text of the statement.
+    fn prepare_in_background(self: &Arc<Self>, statement: &Statement, key: usize) {
+        if !self.prepares.load(Ordering::Relaxed) || self.prepared.lock().insert(key, Prepared::UnderWay).is_some() {
+            return;
+        }
+        let (this, sql, types) = (self.clone(), statement.sql.clone(), statement.types.clone());
+        tokio::spawn(async move {
+            if let Ok(prepared) = this.client.prepare_typed(&sql, &types).await {
+                this.prepared.lock().insert(key, Prepared::Ready(prepared));
+            }
+        });
+    }
+}
+
+/// A request that is under way, or whose caller has left.
+struct UnansweredRequest<'a> {
+    state: &'a State,
+    number: u64,
+}
+
+impl<'a> UnansweredRequest<'a> {
+    fn begin(state: &'a State) -> Self {
+        let mut unanswered = state.unanswered.lock();
+        let number = unanswered.next;
+        unanswered.next += 1;
+        unanswered.since.insert(number, Instant::now());
+        Self { state, number }
+    }
+}
+
+impl Drop for UnansweredRequest<'_> {
+    fn drop(&mut self) {
+        self.state.unanswered.lock().since.remove(&self.number);
+    }
+}
+
+/// The connection has ended with its task, also if that ended with its runtime.
+struct EndOnDrop(Arc<State>);
+
+impl Drop for EndOnDrop {
+    fn drop(&mut self) {
+        self.0.ended.store(true, Ordering::SeqCst);
+    }
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connection")
+            .field("has_ended", &self.has_ended())
+            .finish_non_exhaustive()
+    }
+}

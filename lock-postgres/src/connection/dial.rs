@@ -1,0 +1,175 @@
+//! Makes connections, and asks what they lead to.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use lock_core::{Error, ErrorKind, Result};
+use lock_kit::identify::{first_answer, wrong_server};
+use parking_lot::Mutex;
+use tokio::time::{Instant, timeout};
+use tokio_postgres::config::SslMode;
+use tokio_postgres::{Client, Config, NoTls};
+
+use super::tls::Handshakes;
+use super::{Connection, OnCall, State};
+use crate::config::{Host, Pooler, PostgresConfig};
+use crate::error::{SqlError, connect_error, may_be_foreign};
+use crate::probe::{PROBE, Probe, SETTINGS};
+
+/// How long another server may take to show what it is.
+const SILENCE_LIMIT: Duration = Duration::from_millis(500);
+
+static NUMBERS: AtomicU64 = AtomicU64::new(1);
+
+/// Makes connections by one configuration.
+#[derive(Debug)]
+pub(crate) struct Dialer {
+    config: PostgresConfig,
+    /// Whether a server of ours ever answered.
+    has_reached: AtomicBool,
+}
+
+impl Dialer {
+    pub(crate) fn new(config: PostgresConfig) -> Self {
+        Self {
+            config,
+            has_reached: AtomicBool::new(false),
+        }
+    }
+
+    /// A new connection to the first host that takes writes.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unavailable`] if none could be reached in time; others if trying again would fail in the same way.
+    ///
+    /// # Cancel safety
+    /// May be dropped at any point.
+    pub(crate) async fn dial(&self) -> Result<Arc<Connection>> {
+        self.dial_with(|| Box::new(|_: &str| {})).await
+    }
+
+    /// The same, and has `on_call` take the payloads of notifications.
+    pub(super) async fn dial_with(&self, on_call: impl Fn() -> OnCall) -> Result<Arc<Connection>> {
+        let (begun, limit) = (Instant::now(), self.config.connect_timeout);
+        let mut failed: Option<Error> = None;
+        for (number, host) in self.config.hosts.iter().enumerate() {
+            let left = u32::try_from(self.config.hosts.len() - number).unwrap_or(1);
+            let limit = limit.saturating_sub(begun.elapsed()) / left;
+            let dialled = match timeout(limit, self.dial_host(host, limit, on_call())).await {
+                Ok(dialled) => dialled,
+                Err(_) => {
+                    let message =
+                        format!("the PostgreSQL server at {host} did not accept a connection within {limit:?}");
+                    Err(Error::new(ErrorKind::Unavailable, message).not_executed())
+                }
+            };
+            match dialled {
+                Ok(connection) => return Ok(connection),
+                // One that cannot be reached may be the right one.
+                Err(error) => match &failed {
+                    Some(before) if before.kind() == ErrorKind::Unavailable => {}
+                    _ => failed = Some(error),
+                },
+            }
+        }
+        Err(failed.unwrap_or_else(|| Error::new(ErrorKind::Misconfigured, "no host is named").not_executed()))
+    }
+
+    async fn dial_host(&self, host: &Host, limit: Duration, on_call: OnCall) -> Result<Arc<Connection>> {
+        let (user, password) = self.config.login(limit).await.map_err(Error::not_executed)?;
+        let mut options = Config::new();
+        options
+            .user(user)
+            .dbname(&self.config.database)
+            .application_name("polylock")
+            .keepalives_idle(Duration::from_secs(10))
+            .tcp_user_timeout(Duration::from_secs(20));
+        if let Some(password) = password {
+            options.password(password);
+        }
+        match host {
+            Host::Tcp(host, port) => options.host(host).port(*port),
+            #[cfg(unix)]
+            Host::Socket(directory, port) => options.host_path(directory).port(*port),
+            #[cfg(not(unix))]
+            Host::Socket(..) => {
+                return Err(Error::new(ErrorKind::Misconfigured, "there are no Unix sockets here").not_executed());
+            }
+        };
+        let address = host.to_string();
+        let connected = match &self.config.tls {
+            Some(tls) => {
+                options.ssl_mode(SslMode::Require);
+                let server = format!("the PostgreSQL server at {address}");
+                let handshakes = Handshakes {
+                    tls: tls.clone(),
+                    server,
+                };
+                let connected = options.connect(handshakes).await;
+                connected.map(|(client, driver)| Connection::spawn(client, driver, on_call))
+            }
+            None => {
+                options.ssl_mode(SslMode::Disable);
+                let connected = options.connect(NoTls).await;
+                connected.map(|(client, driver)| Connection::spawn(client, driver, on_call))
+            }
+        };
+        match connected {
+            Ok(connected) => self.set_up(connected, &address).await,
+            Err(error) => {
+                let is_foreign = !self.has_reached.load(Ordering::Relaxed) && may_be_foreign(&error);
+                let error = connect_error(error, &address);
+                match is_foreign {
+                    true => Err(foreign_server(host).await.unwrap_or(error)),
+                    false => Err(error),
+                }
+            }
+        }
+    }
+
+    /// Sets what locks need, and asks what the server is, in one round trip.
+    async fn set_up(
+        &self,
+        (client, state, task): (Client, Arc<State>, tokio::task::AbortHandle),
+        address: &str,
+    ) -> Result<Arc<Connection>> {
+        let text = match self.config.pooler {
+            Pooler::Transaction => PROBE.to_owned(),
+            Pooler::None => format!("{SETTINGS};{PROBE}"),
+        };
+        let mut connection = Connection {
+            client,
+            state,
+            task,
+            probe: Probe::default(),
+            round_trip: Duration::ZERO,
+            prepares: AtomicBool::new(self.config.pooler == Pooler::None),
+            prepared: Mutex::new(HashMap::new()),
+            was_used: AtomicBool::new(false),
+            number: NUMBERS.fetch_add(1, Ordering::Relaxed),
+        };
+        let asked = Instant::now();
+        let answer = connection.run(&text, None).await;
+        let answer = answer.map_err(|error| SqlError::into_lock_error(error).not_executed())?;
+        self.has_reached.store(true, Ordering::Relaxed);
+        connection.round_trip = asked.elapsed();
+        connection.probe = Probe::read(&answer).map_err(SqlError::into_lock_error)?;
+        connection
+            .probe
+            .check(&self.config, address)
+            .map_err(Error::not_executed)?;
+        connection.was_used = AtomicBool::new(false);
+        Ok(Arc::new(connection))
+    }
+}
+
+/// The error that names a server of another kind, if one answers there.
+async fn foreign_server(host: &Host) -> Option<Error> {
+    let Host::Tcp(name, port) = host else {
+        return None;
+    };
+    let answer = first_answer(name, *port, SILENCE_LIMIT, SILENCE_LIMIT).await.ok()?;
+    (!answer.is_empty()).then(|| wrong_server("PostgreSQL", host, &answer).not_executed())
+}

@@ -1,0 +1,289 @@
+//! Errors on a connection, and the errors of callers that follow from them.
+
+use std::borrow::Cow;
+use std::error::Error as StdError;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lock_core::{Error, ErrorKind};
+use tokio_postgres::error::{DbError, Severity};
+
+/// Why a statement failed, or a connection.
+#[derive(Clone, Debug, thiserror::Error)]
+pub(crate) enum SqlError {
+    /// The driver says so, mostly for the server.
+    #[error("{}", text(.0))]
+    Driver(Arc<tokio_postgres::Error>),
+    /// There was no answer in time: the outcome is unknown.
+    #[error("the server did not answer within {0:?}")]
+    TimedOut(Duration),
+    /// The connection has ended: what was under way has an unknown outcome.
+    #[error("the connection has ended{}", because(.0))]
+    Disconnected(Option<Arc<tokio_postgres::Error>>),
+    /// The connection had ended before: nothing was sent.
+    #[error("the connection had ended")]
+    NotConnected,
+    /// The answer has another shape than the statement asks for.
+    #[error("the server's answer has no {0}")]
+    UnexpectedAnswer(&'static str),
+    /// Nobody drives the runtime that the connection runs on: the outcome is unknown.
+    #[error("the tokio runtime that the connection runs on is not driven")]
+    RuntimeNotDriven,
+    /// No connection could be made, or it cannot be used.
+    #[error(transparent)]
+    Connect(Error),
+}
+
+impl From<tokio_postgres::Error> for SqlError {
+    fn from(error: tokio_postgres::Error) -> Self {
+        match error.is_closed() {
+            true => Self::Disconnected(None),
+            false => Self::Driver(Arc::new(error)),
+        }
+    }
+}
+
+impl From<Error> for SqlError {
+    fn from(error: Error) -> Self {
+        Self::Connect(error)
+    }
+}
+
+/// The driver's error, with what the server said.
+fn text(error: &tokio_postgres::Error) -> String {
+    match (error.as_db_error(), error.source()) {
+        (Some(said), _) => format!("{} ({})", said.message(), said.code().code()),
+        (None, Some(source)) => format!("{error}: {source}"),
+        (None, None) => error.to_string(),
+    }
+}
+
+fn because(reason: &Option<Arc<tokio_postgres::Error>>) -> String {
+    reason
+        .as_ref()
+        .map_or_else(String::new, |reason| format!(": {}", text(reason)))
+}
+
+impl SqlError {
+    fn said(&self) -> Option<&DbError> {
+        match self {
+            Self::Driver(error) => error.as_db_error(),
+            _ => None,
+        }
+    }
+
+    /// The server's code for what went wrong; `None` if it is not the server that complains.
+    pub(crate) fn code(&self) -> Option<&str> {
+        self.said().map(|said| said.code().code())
+    }
+
+    /// The server refused the statement, and nothing else: it was not executed.
+    pub(crate) fn is_refusal(&self) -> bool {
+        let severity = self.said().and_then(DbError::parsed_severity);
+        severity == Some(Severity::Error)
+    }
+
+    /// The connection broke or has to be given up, so that a new one may do better.
+    pub(crate) fn is_disconnect(&self) -> bool {
+        match self {
+            Self::Driver(_) => !self.is_refusal(),
+            Self::Disconnected(_) | Self::NotConnected => true,
+            _ => false,
+        }
+    }
+
+    pub(crate) fn is_missing_table(&self) -> bool {
+        self.code() == Some("42P01")
+    }
+
+    pub(crate) fn is_denied(&self) -> bool {
+        self.code() == Some("42501")
+    }
+
+    /// Somebody else has the row locked for too long.
+    pub(crate) fn is_locked(&self) -> bool {
+        matches!(self.code(), Some("55P03" | "57014"))
+    }
+
+    /// A repetition may succeed at once: a deadlock, or a snapshot that is too old.
+    pub(crate) fn is_transient(&self) -> bool {
+        matches!(self.code(), Some("40001" | "40P01" | "23505"))
+    }
+
+    /// The connection has no such prepared statement: a pooler gave it another one.
+    pub(crate) fn is_unprepared(&self) -> bool {
+        matches!(self.code(), Some("26000" | "42P05" | "08P01"))
+    }
+
+    /// The server takes no writes: it is a standby, or reads only.
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.code() == Some("25006")
+    }
+
+    /// The error for a caller on a connection that had been made.
+    pub(crate) fn into_lock_error(self) -> Error {
+        let (kind, message) = match &self {
+            Self::Connect(error) => return error.clone(),
+            Self::Driver(_) if self.code().is_some() => meaning_of(self.code().unwrap_or_default()),
+            Self::Driver(_) | Self::Disconnected(_) | Self::NotConnected => (
+                ErrorKind::Unavailable,
+                "the connection to the PostgreSQL server broke".into(),
+            ),
+            Self::TimedOut(_) => (ErrorKind::Unavailable, "the PostgreSQL server does not answer".into()),
+            Self::RuntimeNotDriven => (
+                ErrorKind::Unavailable,
+                "the lock's connection cannot be used: drive the runtime that acquired the lock".into(),
+            ),
+            Self::UnexpectedAnswer(_) => (
+                ErrorKind::Unexpected,
+                "the PostgreSQL server answered something unexpected: please report it".into(),
+            ),
+        };
+        let is_unsent = self.is_refusal() || matches!(self, Self::NotConnected);
+        let error = Error::new(kind, message).with_source(self);
+        match is_unsent {
+            true => error.not_executed(),
+            false => error,
+        }
+    }
+}
+
+/// Whether this may be because something else than a PostgreSQL answers: it hung up, or its words make no sense.
+pub(crate) fn may_be_foreign(error: &tokio_postgres::Error) -> bool {
+    let text = error.to_string();
+    let is_ours = error.as_db_error().is_some() || error.source().is_some_and(|source| source.is::<Error>());
+    !is_ours
+        && ["parsing", "unexpected", "closed", "communicating"]
+            .iter()
+            .any(|word| text.contains(word))
+}
+
+/// The error for a caller if no connection could be made to the server at `address`.
+pub(crate) fn connect_error(error: tokio_postgres::Error, address: &str) -> Error {
+    if let Some(said) = error.as_db_error() {
+        let (kind, message) = meaning_of(said.code().code());
+        return Error::new(kind, message)
+            .with_source(SqlError::from(error))
+            .not_executed();
+    }
+    // Ours, of a handshake.
+    if let Some(fault) = error.source().and_then(|source| source.downcast_ref::<Error>()) {
+        return fault.clone().not_executed();
+    }
+    let text = error.to_string();
+    let (kind, message) = match () {
+        () if text.contains("TLS") => (
+            ErrorKind::Misconfigured,
+            format!("the PostgreSQL server at {address} has no TLS: set ssl=on there, or leave tls=true out"),
+        ),
+        () if text.contains("configuration") || text.contains("authentication") => (
+            ErrorKind::Denied,
+            format!("the PostgreSQL server at {address} wants a login that is not there: give a password"),
+        ),
+        () if text.contains("parsing") || text.contains("unexpected message") => (
+            ErrorKind::Misconfigured,
+            format!("what answers at {address} does not speak PostgreSQL's protocol: check host and port"),
+        ),
+        () => (
+            ErrorKind::Unavailable,
+            format!("the PostgreSQL server at {address} cannot be reached: check that it runs and its address"),
+        ),
+    };
+    Error::new(kind, message)
+        .with_source(SqlError::from(error))
+        .not_executed()
+}
+
+/// The kind and the message of the error for a caller, by the server's code.
+fn meaning_of(code: &str) -> (ErrorKind, Cow<'static, str>) {
+    use ErrorKind::{Denied, Misconfigured, Unavailable, Unexpected};
+    let (kind, message) = match code {
+        "28P01" | "28000" => (
+            Denied,
+            "the PostgreSQL server refuses the login: check user and password, and whether pg_hba.conf there allows \
+             this host, without TLS or with tls=true",
+        ),
+        "42501" => (
+            Denied,
+            "the PostgreSQL user lacks a permission: it needs SELECT, INSERT and UPDATE on the lock tables, DELETE on those of \
+             holders and waiters, and USAGE on their schema",
+        ),
+        "3D000" => (
+            Misconfigured,
+            "the database does not exist: create it, or name another in the URL",
+        ),
+        "3F000" => (
+            Misconfigured,
+            "the schema does not exist: create it, or name another with schema=",
+        ),
+        "42703" | "42804" | "42883" | "23502" | "42P01" | "42809" => (
+            Misconfigured,
+            "the lock tables are missing, or have other columns than they should: drop them, or name others with table=",
+        ),
+        "23514" | "P0001" => (
+            Misconfigured,
+            "a trigger or a constraint of a lock table refuses what a lock writes: drop or correct it",
+        ),
+        "22003" => (
+            Unexpected,
+            "the fencing tokens of this name are used up: choose another name",
+        ),
+        "0A000" | "26000" | "42P05" | "08P01" => (
+            Misconfigured,
+            "something between this process and the PostgreSQL server changes connections: set pooler=transaction",
+        ),
+        "53300" => (
+            Unavailable,
+            "the PostgreSQL server has no free connection: raise its max_connections",
+        ),
+        "25006" => (
+            Unavailable,
+            "the PostgreSQL server takes no writes: connect to the primary, and see default_transaction_read_only",
+        ),
+        "55P03" | "57014" | "40001" | "40P01" => (Unavailable, "the lock's row is being waited for elsewhere"),
+        "57P03" => (Unavailable, "the PostgreSQL server starts, or shuts down"),
+        code if code.starts_with("57P") => (Unavailable, "the PostgreSQL server ended the connection"),
+        code if code.starts_with("53") || code.starts_with("58") => (
+            Unavailable,
+            "the PostgreSQL server has no memory or disk left: see its log",
+        ),
+        code if code.starts_with("08") => (Unavailable, "the connection to the PostgreSQL server broke"),
+        _ => {
+            let message = format!("the PostgreSQL server refuses a statement with error {code}");
+            return (Unexpected, message.into());
+        }
+    };
+    (kind, message.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_refusal_and_an_unsent_request_were_certainly_not_executed() {
+        assert!(SqlError::NotConnected.into_lock_error().is_not_executed());
+        for unknown in [
+            SqlError::Disconnected(None),
+            SqlError::TimedOut(Duration::from_secs(1)),
+            SqlError::RuntimeNotDriven,
+        ] {
+            let error = unknown.into_lock_error();
+            assert!(!error.is_not_executed() && error.is_retryable(), "{error}");
+        }
+    }
+
+    #[test]
+    fn every_code_says_what_to_do() {
+        for (code, kind) in [
+            ("28P01", ErrorKind::Denied),
+            ("42501", ErrorKind::Denied),
+            ("3D000", ErrorKind::Misconfigured),
+            ("57P01", ErrorKind::Unavailable),
+            ("53100", ErrorKind::Unavailable),
+            ("XX000", ErrorKind::Unexpected),
+        ] {
+            assert_eq!(meaning_of(code).0, kind, "{code}");
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! The lease table: a row of each name says who holds it until when, by the server's clock.
+//!
+//! Holds are rows and not connections, so two connections serve them all: one for acquires and questions, one for what keeps or ends
+//! holds, which never waits behind an acquire. A release goes over the first one if that has nothing to do. A third one
+//! listens while anybody waits.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use lock_core::backend::HolderId;
+use lock_core::{Guarantee, LockName, Result, Verdict};
+use lock_kit::claims::Claims;
+use lock_kit::clean_up::Schedule;
+use parking_lot::Mutex;
+
+use self::renewals::Renewals;
+use self::waits::Waits;
+use crate::config::{Pooler, PostgresConfig};
+use crate::connection::{Connection, Dialer, Listener, Listening, Supervisor};
+use crate::error::SqlError;
+use crate::names::{literal, name_bytes};
+use crate::probe::{Probe, leases_keep, prepare_tables};
+use crate::protocol::lease::LeaseStatements;
+use crate::schema::lease_tables;
+
+pub use self::backend::LeaseTableBackend;
+
+mod acquire;
+mod backend;
+mod clean_up;
+mod end;
+mod hold;
+mod renewals;
+mod waits;
+
+/// The state that the backend and all its holds share.
+struct Shared {
+    config: PostgresConfig,
+    statements: LeaseStatements,
+    /// The connection of acquires.
+    asking: Supervisor,
+    /// The connection of renewals and releases.
+    keeping: Supervisor,
+    listener: Listener,
+    /// Of acquires that were never answered, by the numbers of their connections.
+    claims: Claims<u64>,
+    waits: Waits,
+    renewals: Renewals,
+    downgrades: Downgrades,
+    clean_ups: Schedule,
+    /// What the server said of itself when it was last prepared.
+    probe: Mutex<Option<Probe>>,
+}
+
+impl Shared {
+    fn new(config: PostgresConfig) -> Self {
+        let dialer = Arc::new(Dialer::new(config.clone()));
+        let listens_at = config.listens_at().map(|listen| Arc::new(Dialer::new(listen.clone())));
+        Self {
+            statements: LeaseStatements::new(config.schema.as_deref(), &config.table),
+            asking: Supervisor::new(dialer.clone()),
+            keeping: Supervisor::new(dialer),
+            listener: Listener::new(listens_at),
+            claims: Claims::default(),
+            waits: Waits::default(),
+            renewals: Renewals::default(),
+            downgrades: Downgrades::default(),
+            clean_ups: Schedule::new(),
+            probe: Mutex::default(),
+            config,
+        }
+    }
+
+    /// Reaches the server, makes the tables and checks that all that a lock needs is permitted.
+    async fn connect(&self) -> Result<()> {
+        let (keeping, asking) = tokio::join!(self.keeping.connection(), self.asking.connection());
+        asking?;
+        let connection = keeping?;
+        self.prepare(&connection).await?;
+        let checks = self.statements.check_permissions();
+        let checked = connection.run(&checks, self.limit()).await;
+        checked.map(drop).map_err(SqlError::into_lock_error)
+    }
+
+    /// Makes sure that the tables are there.
+    async fn prepare(&self, connection: &Connection) -> Result<()> {
+        let tables = lease_tables(self.config.schema.as_deref(), &self.config.table);
+        prepare_tables(&tables, connection, self.config.response_timeout).await?;
+        self.note(connection);
+        Ok(())
+    }
+
+    fn note(&self, connection: &Connection) {
+        *self.probe.lock() = Some(connection.probe().clone());
+    }
+
+    fn keeps(&self, guarantee: Guarantee) -> Verdict {
+        leases_keep(guarantee, self.probe.lock().as_ref(), self.config.checks)
+    }
+
+    /// The limit for an answer, unless its caller decides that.
+    fn limit(&self) -> Option<Duration> {
+        Some(self.config.response_timeout)
+    }
+
+    /// Whether statements are prepared.
+    fn prepares(&self) -> bool {
+        self.config.pooler == Pooler::None
+    }
+
+    /// Calls those whose turn it is. In the background: whoever loses a call asks a little later.
+    fn call(&self, connection: &Connection, name: &LockName) {
+        connection.send(&self.statements.call(&literal(name_bytes(name))));
+    }
+
+    /// Has this process hear when it is called.
+    fn listen(self: &Arc<Self>) {
+        self.listener.start(Calls(Arc::downgrade(self)));
+    }
+
+    /// The waiter has the name, or waits no longer.
+    fn stop_waiting(&self, holder: HolderId) {
+        self.waits.remove(holder);
+    }
+}
+
+/// The holder ids of exclusive requests whose holds may share their names by now.
+#[derive(Debug, Default)]
+struct Downgrades(Mutex<HashSet<HolderId>>);
+
+impl Downgrades {
+    fn contains(&self, holder: HolderId) -> bool {
+        self.0.lock().contains(&holder)
+    }
+
+    fn remove(&self, holder: HolderId) {
+        self.0.lock().remove(&holder);
+    }
+
+    fn insert(&self, holder: HolderId) {
+        self.0.lock().insert(holder);
+    }
+}
+
+/// Calls of waiters, as long as their backend lives.
+#[derive(Clone)]
+struct Calls(Weak<Shared>);
+
+impl Listening for Calls {
+    fn called(&self, payload: &str) {
+        if let Some(shared) = self.0.upgrade() {
+            shared.waits.called(payload);
+        }
+    }
+
+    fn hears(&self) {
+        if let Some(shared) = self.0.upgrade() {
+            shared.waits.wake_all();
+        }
+    }
+
+    fn is_needed(&self) -> bool {
+        self.0.upgrade().is_some_and(|shared| !shared.waits.is_empty())
+    }
+}

@@ -1,0 +1,244 @@
+//! The backend that users name.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use lock_core::backend::{
+    AcquireRequest, Attempt, Capabilities, DistributedLock, ListFrom, ListPage, LockStatus, Revoke, Revoked,
+};
+use lock_core::{FencingToken, Guarantee, LockName, Result, Verdict};
+
+use super::Shared;
+use super::end::unless_missing;
+use crate::config::PostgresConfig;
+use crate::error::SqlError;
+use crate::names::name_bytes;
+use crate::probe::SYSTEM;
+use crate::protocol::answers::{page, status};
+
+/// Locks that are rows with a lease, for any number of holds on two connections. `strategy=lease`.
+///
+/// Cheap to clone; clones share their connections.
+///
+/// # Guarantees
+/// An acquire, a renewal and a release are one statement on the name's row each, in one round trip; an acquire of a name that is taken
+/// or was never used sends a second one. The server's clock decides when a hold ends. Renewals at the same time go out as one
+/// statement, up to 1,000. The shortest TTL is 100 ms.
+///
+/// A hold outlives its connections, and a server that comes back before its TTL has passed. If the server's clock is set
+/// back, a hold lasts at most as long as the longest TTL that its holder asked for.
+///
+/// Waiters of one process queue there, and processes queue at the server, in order. The release calls the first one with `NOTIFY`,
+/// and a stand-by, which asks 100 ms later. Besides, a waiter asks by itself every 0.5 to 1 s, and less often if many
+/// names are waited for. A process that dies while it waits keeps those behind it waiting for up to 3 s.
+///
+/// # What ends a hold
+/// - Its release, or its TTL if nobody renews it: also if its process ends.
+/// - A clock of the server that is set forward, before its time.
+/// - Whoever deletes or changes its row.
+/// - Whatever lets nobody write for longer than its TTL, as it cannot be renewed: a full disk, a synchronous standby that does not
+///   answer, or `LOCK TABLE` and `ALTER TABLE` on the table of leases.
+/// - The promotion of an asynchronous standby that lacks its grant. With `synchronous_standby_names` the server grants nothing that the
+///   standby does not have.
+///
+/// # Fencing
+/// A token is the server's clock in microseconds, or larger than the row's last token if that is larger. The row keeps
+/// the last one that was reserved, also after a release. So tokens grow unless the row was deleted or lost and the clock
+/// is then behind the last token.
+///
+/// # Limits
+/// - Two connections for each process, whatever it holds, and a third one while anybody waits.
+/// - A transaction of somebody else that keeps a name's row locked keeps that name from being acquired and renewed. Such a request
+///   fails after a second, which delays those behind it once. Renewals then leave locked rows out for a minute, so that one row
+///   does not delay the others.
+/// - Before PostgreSQL 19, each `NOTIFY` wakes all sessions of the database that listen. So a process listens only while it waits.
+/// - A transaction that stays open for minutes keeps the server from removing dead versions of rows, in all tables. A name that is
+///   taken a thousand times a second is then served slower and slower, until that transaction ends.
+/// - A row that nobody has used for seven days is deleted in the background, if the user has the permission `DELETE`. See
+///   [`PostgresConfig::with_retention`] and [`clean_up`](Self::clean_up).
+/// - Requests of an id that was abandoned without an answer are refused for an hour. No pooler keeps a request for so long.
+#[derive(Clone)]
+pub struct LeaseTableBackend(Arc<Shared>);
+
+impl LeaseTableBackend {
+    /// A backend for this server. Does no I/O: it connects when it is first used.
+    ///
+    /// ```
+    /// use lock_core::Locker;
+    /// use lock_postgres::{LeaseTableBackend, PostgresConfig};
+    ///
+    /// # fn main() -> Result<(), lock_core::Error> {
+    /// let config = PostgresConfig::new("127.0.0.1", 5432).with_user("app").with_database("shop");
+    /// let locks = Locker::new(LeaseTableBackend::new(config)?);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`ErrorKind::Misconfigured`](lock_core::ErrorKind::Misconfigured) for a configuration that cannot work.
+    pub fn new(config: PostgresConfig) -> Result<Self> {
+        config.check()?;
+        Ok(Self(Arc::new(Shared::new(config))))
+    }
+
+    /// A backend for the server at this URL: see [`PostgresConfig::from_url`].
+    ///
+    /// # Errors
+    /// [`ErrorKind::Misconfigured`](lock_core::ErrorKind::Misconfigured) for a URL that cannot work.
+    pub fn from_url(url: &str) -> Result<Self> {
+        Self::new(PostgresConfig::from_url(url)?)
+    }
+
+    /// Deletes the rows of names that nobody has had for the [retention](PostgresConfig::with_retention), and of readers, permits and
+    /// waiters that have ended, and returns how many rows they were. Spares rows whose token is ahead of the server's clock or behind it
+    /// by less than the retention.
+    ///
+    /// The backend does the same in the background while it is used, a few times a day, if its user has the permission
+    /// `DELETE`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Denied`](lock_core::ErrorKind::Denied) without the permission `DELETE`; or if the server cannot be asked: then some
+    /// rows may have been deleted.
+    ///
+    /// # Cancel safety
+    /// May be dropped at any point: then some rows may have been deleted.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # async fn example() -> Result<(), lock_core::Error> {
+    /// let backend = lock_postgres::LeaseTableBackend::from_url("postgres://app:secret@db/shop")?;
+    /// println!("{} rows deleted", backend.clean_up().await?);
+    /// # Ok(()) }
+    /// ```
+    pub async fn clean_up(&self) -> Result<u64> {
+        self.0.clean_up().await
+    }
+}
+
+#[async_trait]
+impl DistributedLock for LeaseTableBackend {
+    fn capabilities(&self) -> Capabilities {
+        // A commit waits for the disk: shorter leases would end while it does.
+        const SHORTEST: Duration = Duration::from_millis(100);
+        const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
+        Capabilities::default()
+            .extend()
+            .fixed_lease()
+            .fifo()
+            .pass()
+            .minimum_hold()
+            .durable_tokens()
+            .any_floor()
+            .shared()
+            .downgrade()
+            .permits(u32::MAX)
+            .list()
+            .revoke()
+            .revoke_now()
+            .ttl_between(SHORTEST, LONGEST)
+    }
+
+    fn address(&self) -> Option<String> {
+        Some(self.0.config.server_and_database())
+    }
+
+    async fn server_id(&self) -> Result<Option<String>> {
+        self.0.server_id().await
+    }
+
+    fn keeps(&self, guarantee: Guarantee) -> Verdict {
+        self.0.keeps(guarantee)
+    }
+
+    async fn connect(&self) -> Result<()> {
+        self.0.connect().await
+    }
+
+    async fn acquire(&self, request: &AcquireRequest) -> Result<Attempt> {
+        let attempt = self.0.acquire(request).await;
+        attempt.map_err(|error| error.with_name(request.name()))
+    }
+
+    async fn abandon(&self, request: &AcquireRequest) -> Result<()> {
+        let abandoned = self.0.abandon(request).await;
+        abandoned.map_err(|error| error.with_name(request.name()))
+    }
+
+    async fn status(&self, name: &LockName) -> Result<LockStatus> {
+        self.0.status(name).await.map_err(|error| error.with_name(name))
+    }
+
+    async fn list(&self, from: &ListFrom, at_most: usize) -> Result<ListPage> {
+        self.0.list(from, at_most).await
+    }
+
+    async fn revoke(&self, name: &LockName, token: FencingToken, how: Revoke) -> Result<Revoked> {
+        let revoked = self.0.revoke(name, token, how).await;
+        revoked.map_err(|error| error.with_name(name))
+    }
+}
+
+impl Shared {
+    async fn server_id(&self) -> Result<Option<String>> {
+        let connection = self.asking.connection().await?;
+        let rows = match connection.run(SYSTEM, self.limit()).await {
+            // Some services do not show it.
+            Err(error) if error.is_refusal() => return Ok(None),
+            rows => rows.map_err(SqlError::into_lock_error)?,
+        };
+        let system = rows.into_iter().flatten().next().flatten();
+        Ok(system.map(|system| format!("postgres {system}")))
+    }
+
+    async fn list(&self, from: &ListFrom, at_most: usize) -> Result<ListPage> {
+        /// Greater than all bytes of a name, which is UTF-8.
+        const PAST_UTF8: u8 = 0xff;
+        let prefix = from.name_prefix().as_bytes();
+        let after = from.after().unwrap_or_default().as_bytes();
+        let end = [prefix, &[PAST_UTF8]].concat();
+        let connection = self.asking.connection().await?;
+        let limit = i64::try_from(at_most).unwrap_or(i64::MAX);
+        let found = connection
+            .query(&self.statements.list, &[&prefix, &after, &end, &limit], self.limit())
+            .await;
+        page(&unless_missing(found)?, from, at_most).map_err(SqlError::into_lock_error)
+    }
+
+    async fn status(&self, name: &LockName) -> Result<LockStatus> {
+        let connection = self.asking.connection().await?;
+        let name = name_bytes(name);
+        let found = connection.query(&self.statements.status, &[&name], self.limit()).await;
+        status(&unless_missing(found)?).map_err(SqlError::into_lock_error)
+    }
+}
+
+impl fmt::Debug for LeaseTableBackend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LeaseTableBackend")
+            .field("config", &self.0.config)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lock_core::ErrorKind;
+    use lock_core::backend::request::{RequestOptions, Terms};
+
+    use super::*;
+
+    /// Nobody listens there.
+    #[tokio::test]
+    async fn requests_without_a_connection_leave_no_claim_and_fail_until_one_is_there() {
+        let config = PostgresConfig::from_url("postgres://u@127.0.0.1:1/d?connect_timeout=100ms").unwrap();
+        let backend = LeaseTableBackend::new(config).unwrap();
+        let terms = Terms::new(Duration::from_secs(10));
+        let (request, _control) = RequestOptions::new(LockName::new("a").unwrap(), terms).start();
+        backend.abandon(&request).await.unwrap();
+        let error = backend.acquire(&request).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable);
+        assert!(error.is_not_executed());
+        assert!(!backend.0.claims.contain(request.holder()));
+    }
+}

@@ -1,0 +1,161 @@
+//! Renewals: those of one turn go out as one statement.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lock_core::backend::SentAt;
+use parking_lot::Mutex;
+use tokio::runtime;
+use tokio::sync::oneshot;
+use tokio::task::yield_now;
+use tokio::time::Instant;
+
+use super::Shared;
+use crate::error::SqlError;
+use crate::names::Id;
+use crate::protocol::answers::column;
+
+/// The most renewals of one statement.
+const AT_ONCE: usize = 1000;
+/// For how long after a renewal that found a row locked no renewal waits for rows.
+const AFTER_LOCKED: Duration = Duration::from_secs(60);
+
+/// Renewals that wait to be sent.
+#[derive(Debug, Default)]
+pub(super) struct Renewals(Mutex<Queue>);
+
+#[derive(Debug, Default)]
+struct Queue {
+    waiting: Vec<Entry>,
+    /// The runtimes that have a task for the next statement.
+    scheduled: Vec<runtime::Id>,
+    locked_at: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    name: Vec<u8>,
+    holder: Id,
+    ttl: i64,
+    answer: oneshot::Sender<Result<Renewed, SqlError>>,
+}
+
+/// The answer to a renewal.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Renewed {
+    /// It was renewed, by a request that was sent then.
+    At(SentAt),
+    /// Somebody else has its row locked.
+    Locked,
+    Lost,
+}
+
+impl Renewals {
+    /// Returns whether this runtime needs a task for the next statement: nobody depends on a runtime that is not driven.
+    fn push(&self, entry: Entry, here: runtime::Id) -> bool {
+        let mut queue = self.0.lock();
+        queue.waiting.push(entry);
+        let is_new = !queue.scheduled.contains(&here);
+        if is_new {
+            queue.scheduled.push(here);
+        }
+        is_new
+    }
+}
+
+impl Shared {
+    /// Renews an exclusive hold, together with others. Waits for as long as the caller does.
+    ///
+    /// # Cancel safety
+    /// May be dropped at any point: it is then renewed or not.
+    pub(super) async fn renew(self: &Arc<Self>, name: &[u8], holder: Id, ttl: i64) -> Result<Renewed, SqlError> {
+        let (answer, answered) = oneshot::channel();
+        let entry = Entry {
+            name: name.to_vec(),
+            holder,
+            ttl,
+            answer,
+        };
+        let here = runtime::Handle::current();
+        if self.renewals.push(entry, here.id()) {
+            let shared = self.clone();
+            here.spawn(async move { shared.renew_together().await });
+        }
+        answered.await.unwrap_or(Err(SqlError::Disconnected(None)))
+    }
+
+    async fn renew_together(self: Arc<Self>) {
+        // All that are due in this turn.
+        yield_now().await;
+        let (entries, is_locked) = {
+            let mut queue = self.renewals.0.lock();
+            let here = runtime::Handle::current().id();
+            queue.scheduled.retain(|scheduled| *scheduled != here);
+            let is_locked = queue.locked_at.is_some_and(|at| at.elapsed() < AFTER_LOCKED);
+            (std::mem::take(&mut queue.waiting), is_locked)
+        };
+        let mut entries = entries.into_iter();
+        let batches = std::iter::from_fn(|| {
+            let batch: Vec<_> = entries.by_ref().take(AT_ONCE).collect();
+            (!batch.is_empty()).then_some(batch)
+        });
+        let sent = batches.map(|batch| async {
+            let renewed = self.renew_batch(&batch, is_locked).await;
+            for entry in batch {
+                // Whoever has left needs no answer.
+                let _ = entry.answer.send(match &renewed {
+                    Ok((sent, rows)) => Ok(renewed_of(entry.holder, *sent, rows)),
+                    Err(error) => Err(error.clone()),
+                });
+            }
+        });
+        futures_util::future::join_all(sent).await;
+    }
+
+    /// The ids of which something is said, and whether they were renewed.
+    async fn renew_batch(&self, batch: &[Entry], is_locked: bool) -> Result<(SentAt, Vec<(Id, bool)>), SqlError> {
+        let names: Vec<_> = batch.iter().map(|entry| entry.name.as_slice()).collect();
+        let holders: Vec<_> = batch.iter().map(|entry| entry.holder).collect();
+        let ttls: Vec<_> = batch.iter().map(|entry| entry.ttl).collect();
+        let mut statement = match is_locked {
+            true => &self.statements.renew_unlocked,
+            false => &self.statements.renew,
+        };
+        let mut repeated = 0;
+        loop {
+            let connection = self.keeping.connection().await?;
+            let was_used = connection.was_used();
+            let sent = SentAt::now();
+            // Whoever calls decides how long to wait.
+            match connection.query(statement, &[&names, &holders, &ttls], None).await {
+                Ok(rows) => {
+                    let read = rows
+                        .iter()
+                        .map(|row| Ok((column(row, 0, "renewal")?, column(row, 1, "renewal")?)));
+                    return Ok((sent, read.collect::<Result<_, SqlError>>()?));
+                }
+                // One of many must not keep the others from being renewed.
+                Err(error) if (error.is_locked() || error.is_transient()) && repeated == 0 => {
+                    self.renewals.0.lock().locked_at = Some(Instant::now());
+                    statement = &self.statements.renew_unlocked;
+                }
+                Err(error) if error.is_unprepared() && repeated == 0 => {}
+                // The server had closed it while it was idle.
+                Err(error) if error.is_disconnect() && was_used && repeated == 0 => {}
+                // The holds went with their table, which the next acquire makes anew.
+                Err(error) if error.is_missing_table() => return Ok((sent, Vec::new())),
+                Err(error) => return Err(error),
+            }
+            repeated += 1;
+        }
+    }
+}
+
+/// What the rows say of this id.
+fn renewed_of(holder: Id, sent: SentAt, rows: &[(Id, bool)]) -> Renewed {
+    match rows.iter().find(|(id, _)| *id == holder) {
+        Some((_, true)) => Renewed::At(sent),
+        Some((_, false)) => Renewed::Locked,
+        None => Renewed::Lost,
+    }
+}

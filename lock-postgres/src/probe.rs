@@ -1,0 +1,222 @@
+//! The checks of the server: what it is and how it writes, asked with each connection, and its tables.
+
+use std::time::Duration;
+
+use lock_core::{Error, ErrorKind, Result};
+
+use crate::config::{Checks, PostgresConfig};
+use crate::connection::{Connection, TextRows};
+use crate::error::SqlError;
+use crate::schema::{Table, script};
+
+pub(crate) use self::guarantees::leases_keep;
+
+mod guarantees;
+
+/// The oldest server that has all that the statements use.
+const OLDEST: u32 = 120_000;
+
+/// Sets what locks need, in the session. Of the settings with a value here, a server sets those that it has.
+pub(crate) const SETTINGS: &str = "SET default_transaction_isolation='read committed';SET default_transaction_read_only=off;\
+     SET default_transaction_deferrable=off;SET statement_timeout='5s';SET lock_timeout='1s';\
+     SET idle_in_transaction_session_timeout='10s';SET timezone='UTC';SET intervalstyle='postgres';SET bytea_output='hex';\
+     SET client_min_messages=warning;SET jit=off;SET plan_cache_mode=force_generic_plan;SET extra_float_digits=1;\
+     SELECT set_config(s.name,v.value,false) FROM (VALUES ('idle_session_timeout','0'),('transaction_timeout','0'),\
+     ('tcp_keepalives_idle','10'),('tcp_keepalives_interval','5'),('tcp_keepalives_count','3'),\
+     ('tcp_user_timeout','20s')) v(name,value) JOIN pg_settings s ON s.name=v.name;\
+     SELECT set_config('synchronous_commit','on',false) \
+     WHERE current_setting('synchronous_commit') NOT IN ('on','remote_apply')";
+
+/// Asks what the server is, in a row that begins with [`MARK`].
+pub(crate) const PROBE: &str = "SELECT 'polylock',pg_is_in_recovery(),current_setting('server_version_num'),\
+     current_setting('default_transaction_isolation'),current_setting('synchronous_commit'),\
+     current_setting('synchronous_standby_names'),current_setting('fsync'),current_setting('full_page_writes')";
+
+/// Asks what tells this server, and its standbys, from all others.
+pub(crate) const SYSTEM: &str = "SELECT system_identifier FROM pg_control_system()";
+
+/// What tells the row of the probe from others.
+const MARK: &str = "polylock";
+
+/// What the server is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Probe {
+    is_standby: bool,
+    version: u32,
+    isolation: String,
+    synchronous_commit: String,
+    pub(crate) synchronous_standbys: String,
+    fsync: String,
+    full_page_writes: String,
+}
+
+impl Probe {
+    pub(crate) fn read(rows: &TextRows) -> Result<Self, SqlError> {
+        let is_probe = |row: &&Vec<Option<String>>| row.first().is_some_and(|mark| mark.as_deref() == Some(MARK));
+        let row = rows.iter().find(is_probe).ok_or(SqlError::UnexpectedAnswer("probe"))?;
+        let value = |column: usize| row.get(column).cloned().flatten().unwrap_or_default();
+        Ok(Self {
+            is_standby: value(1) == "t",
+            version: value(2).parse().map_err(|_| SqlError::UnexpectedAnswer("version"))?,
+            isolation: value(3),
+            synchronous_commit: value(4),
+            synchronous_standbys: value(5),
+            fsync: value(6),
+            full_page_writes: value(7),
+        })
+    }
+
+    /// Refuses a server that cannot keep locks.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unavailable`] for a standby, which may be promoted; [`ErrorKind::Misconfigured`] for an old one, and for settings
+    /// that are [refused](Checks::Refuse).
+    pub(crate) fn check(&self, config: &PostgresConfig, address: &str) -> Result<()> {
+        if self.version < OLDEST {
+            let message = format!(
+                "the PostgreSQL server at {address} is version {}: locks need 12 or later",
+                self.version / 10_000
+            );
+            return Err(Error::new(ErrorKind::Misconfigured, message));
+        }
+        if self.is_standby {
+            let message = format!(
+                "the PostgreSQL server at {address} is a standby, which takes no writes: connect to the primary, or name both \
+                 in the URL"
+            );
+            return Err(Error::new(ErrorKind::Unavailable, message));
+        }
+        if config.pooler == crate::Pooler::Transaction && self.isolation != "read committed" {
+            let message = format!(
+                "locks need the isolation level read committed, and the PostgreSQL server at {address} has {}: run ALTER ROLE \
+                 ... SET default_transaction_isolation='read committed' for polylock's user",
+                self.isolation
+            );
+            return Err(Error::new(ErrorKind::Misconfigured, message));
+        }
+        let findings = match config.checks {
+            Checks::Off => Vec::new(),
+            _ => self.findings(),
+        };
+        if config.checks == Checks::Refuse && !findings.is_empty() {
+            let message = format!(
+                "the PostgreSQL server at {address} can lose locks: {}",
+                findings.join("; ")
+            );
+            return Err(Error::new(ErrorKind::Misconfigured, message));
+        }
+        for finding in findings {
+            tracing::warn!(target: "polylock", server = %address, "this PostgreSQL server can lose locks: {finding}");
+        }
+        Ok(())
+    }
+
+    /// The settings by which a crash loses leases, and what to do.
+    pub(crate) fn findings(&self) -> Vec<String> {
+        let mut findings = Vec::new();
+        for (name, value) in [("fsync", &self.fsync), ("full_page_writes", &self.full_page_writes)] {
+            if value != "on" {
+                findings.push(format!(
+                    "with {name}={value} a crash may lose the last grants: set it to on"
+                ));
+            }
+        }
+        let commit = self.synchronous_commit.as_str();
+        if !["on", "remote_apply", "remote_write", "local"].contains(&commit) {
+            findings.push(format!(
+                "with synchronous_commit={commit} a crash may lose the last grants: set it to on for polylock's user"
+            ));
+        }
+        findings
+    }
+
+    /// Whether a commit waits for a standby that can take over.
+    pub(crate) fn waits_for_standby(&self) -> bool {
+        !self.synchronous_standbys.is_empty() && ["on", "remote_apply"].contains(&self.synchronous_commit.as_str())
+    }
+}
+
+/// Makes the tables that are missing.
+///
+/// # Errors
+/// [`ErrorKind::Denied`], with the statements for an administrator, if some are missing and may not be made.
+pub(crate) async fn prepare_tables(tables: &[Table], connection: &Connection, limit: Duration) -> Result<()> {
+    // A server asks for CREATE on the schema even if the table is there.
+    let names: Vec<_> = tables.iter().map(|table| format!("('{}')", table.name)).collect();
+    let find = format!(
+        "SELECT n FROM (VALUES {}) v(n) WHERE to_regclass(n) IS NULL",
+        names.join(",")
+    );
+    let missing = connection
+        .run(&find, Some(limit))
+        .await
+        .map_err(SqlError::into_lock_error)?;
+    if missing.is_empty() {
+        return Ok(());
+    }
+    // One at a time: two that make the same table meet in the catalogue.
+    let script = script(tables);
+    let create = format!("SELECT pg_advisory_xact_lock(7308332240012276590);{script}");
+    match connection.run(&create, Some(limit)).await {
+        Ok(_) => Ok(()),
+        Err(error) if error.is_denied() => {
+            let message = format!(
+                "tables of polylock are missing and the PostgreSQL user may not create them: run \"{}\" and grant the user SELECT, \
+                 INSERT, UPDATE and DELETE on them",
+                script.trim_end().replace('\n', " ")
+            );
+            Err(Error::new(ErrorKind::Denied, message).with_source(error))
+        }
+        Err(error) => Err(error.into_lock_error()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn probe(changes: &[(usize, &str)]) -> Probe {
+        let mut row = ["polylock", "f", "150018", "read committed", "on", "", "on", "on"].map(str::to_owned);
+        for (column, value) in changes {
+            row[*column] = (*value).to_owned();
+        }
+        Probe::read(&vec![vec![Some("0".to_owned())], row.map(Some).to_vec()]).unwrap()
+    }
+
+    fn config() -> PostgresConfig {
+        PostgresConfig::new("db", 5432).with_database("shop")
+    }
+
+    #[test]
+    fn what_cannot_keep_locks_is_refused() {
+        probe(&[]).check(&config(), "db").unwrap();
+        for (changes, kind, said) in [
+            (&[(1, "t")][..], ErrorKind::Unavailable, "is a standby"),
+            (
+                &[(2, "110022")],
+                ErrorKind::Misconfigured,
+                "is version 11: locks need 12",
+            ),
+        ] {
+            let error = probe(changes).check(&config(), "db").unwrap_err();
+            assert_eq!(error.kind(), kind);
+            assert!(error.to_string().contains(said), "{error}");
+        }
+        let pooled = config().with_pooler(crate::Pooler::Transaction);
+        let error = probe(&[(3, "repeatable read")]).check(&pooled, "db").unwrap_err();
+        assert!(error.to_string().contains("ALTER ROLE"), "{error}");
+        assert!(Probe::read(&Vec::new()).is_err());
+    }
+
+    #[test]
+    fn settings_by_which_a_crash_loses_leases_are_found() {
+        for (setting, value) in [(6, "off"), (7, "off"), (4, "off")] {
+            let probe = probe(&[(setting, value)]);
+            assert_eq!(probe.findings().len(), 1);
+            probe.check(&config(), "db").unwrap();
+            probe.check(&config().with_checks(Checks::Off), "db").unwrap();
+            let error = probe.check(&config().with_checks(Checks::Refuse), "db").unwrap_err();
+            assert!(error.to_string().contains("can lose locks"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! The guarantees of leases.
+
+use lock_core::{Guarantee, Verdict};
+
+use super::Probe;
+use crate::config::Checks;
+
+/// `probe`: what the server said of itself, if it was asked.
+pub(crate) fn leases_keep(guarantee: Guarantee, probe: Option<&Probe>, checks: Checks) -> Verdict {
+    let unread = || Verdict::unknown("the settings were not read yet", "connect");
+    match guarantee {
+        Guarantee::ServerCrash if checks == Checks::Off => {
+            Verdict::unknown("checks=off leaves the settings unread", "leave checks=off out")
+        }
+        Guarantee::ServerCrash => match probe.map(Probe::findings) {
+            None => unread(),
+            Some(findings) if findings.is_empty() => Verdict::Yes,
+            Some(findings) => Verdict::no(findings.join("; "), "change these settings"),
+        },
+        Guarantee::Failover => match probe {
+            None => unread(),
+            Some(probe) if probe.waits_for_standby() => Verdict::unknown(
+                "nothing shows whether the standby that is promoted is one for which commits wait",
+                "promote none but synchronous standbys",
+            ),
+            Some(_) => Verdict::no(
+                "a standby may lack the last grants",
+                "set synchronous_standby_names, or use a quorum",
+            ),
+        },
+        Guarantee::Partition => Verdict::no(
+            "a primary that is cut off may go on granting",
+            "use a quorum, or ZooKeeper with heartbeat=write",
+        ),
+        Guarantee::ClockStep => Verdict::no(
+            "the server's wall clock ends leases",
+            "keep its clock by slewing and leave this guarantee out",
+        ),
+        Guarantee::ConnectionLoss | Guarantee::NoEviction => Verdict::Yes,
+        _ => Verdict::unknown("this version of the backend does not know it", "update polylock"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_depends_on_the_server_is_unknown_before_it_was_asked() {
+        for guarantee in [Guarantee::ServerCrash, Guarantee::Failover] {
+            let verdict = leases_keep(guarantee, None, Checks::Warn).to_string();
+            assert!(verdict.starts_with("unknown: "), "{guarantee}: {verdict}");
+        }
+        assert!(leases_keep(Guarantee::ConnectionLoss, None, Checks::Warn).is_yes());
+        assert!(!leases_keep(Guarantee::Partition, None, Checks::Warn).is_yes());
+    }
+}

@@ -1,0 +1,288 @@
+//! What the server's answers say.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use lock_core::backend::{HolderStatus, ListFrom, ListPage, LockStatus, Mode, Permits, WaiterStatus, since_of_token};
+use lock_core::{FencingToken, LockName};
+use tokio_postgres::Row;
+use tokio_postgres::types::FromSql;
+
+use super::terms::Kind;
+use crate::connection::TextRows;
+use crate::error::SqlError;
+use crate::names::Id;
+
+/// The answer to an acquire.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Acquired {
+    Granted(FencingToken),
+    Taken(Taken),
+    /// The row of the name was made or deleted by somebody else meanwhile: ask again.
+    Unknown,
+}
+
+/// The name was not granted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Taken {
+    pub(crate) label: Option<Arc<str>>,
+    /// For how long, if nothing renews it.
+    pub(crate) rest: Duration,
+    /// Whether somebody has it, and it is not only kept for those who wait.
+    pub(crate) is_held: bool,
+    /// Whether it lasts longer than its term: the clock was set back.
+    pub(crate) is_too_long: bool,
+    /// Whether the request's place in the queue is still there.
+    pub(crate) is_queued: bool,
+}
+
+/// The value of a column.
+pub(crate) fn column<'a, T: FromSql<'a>>(row: &'a Row, column: usize, what: &'static str) -> Result<T, SqlError> {
+    row.try_get(column).map_err(|_| SqlError::UnexpectedAnswer(what))
+}
+
+/// The token of a row, if it has one.
+fn token(row: &Row) -> Result<Option<FencingToken>, SqlError> {
+    const WHAT: &str = "token";
+    let token: Option<i64> = column(row, 0, WHAT)?;
+    token.map(token_of).transpose()
+}
+
+pub(crate) fn token_of(number: i64) -> Result<FencingToken, SqlError> {
+    let token = u64::try_from(number).ok().and_then(FencingToken::new);
+    token.ok_or(SqlError::UnexpectedAnswer("token"))
+}
+
+/// The answer to [`take`](super::lease::LeaseStatements::take).
+pub(crate) fn taken(rows: &[Row]) -> Result<Option<FencingToken>, SqlError> {
+    rows.first().map(token).transpose().map(Option::flatten)
+}
+
+/// The answer to [`ask`](super::lease::LeaseStatements::ask) or [`turn`](super::lease::LeaseStatements::turn).
+pub(crate) fn acquired(rows: &[Row]) -> Result<Acquired, SqlError> {
+    let Some(row) = rows.first() else {
+        return Ok(Acquired::Unknown);
+    };
+    if let Some(token) = token(row)? {
+        return Ok(Acquired::Granted(token));
+    }
+    const WHAT: &str = "rest of a hold";
+    let label: Option<&[u8]> = column(row, 1, WHAT)?;
+    let rest: i64 = column(row, 2, WHAT)?;
+    let is_queued = match row.len() > 6 {
+        true => column(row, 6, WHAT)?,
+        false => false,
+    };
+    Ok(Acquired::Taken(Taken {
+        label: label.map(text),
+        rest: duration(rest),
+        is_held: column(row, 3, WHAT)?,
+        is_too_long: column(row, 5, WHAT)?,
+        is_queued,
+    }))
+}
+
+/// A label that anybody may have written.
+pub(crate) fn text(bytes: &[u8]) -> Arc<str> {
+    String::from_utf8_lossy(bytes).into()
+}
+
+pub(crate) fn duration(micros: i64) -> Duration {
+    Duration::from_micros(u64::try_from(micros).unwrap_or(0))
+}
+
+/// The first row's flag in this column; `None` without a row.
+pub(crate) fn flag(rows: &[Row], number: usize) -> Result<Option<bool>, SqlError> {
+    rows.first()
+        .map(|row| column(row, number, "state of a hold"))
+        .transpose()
+}
+
+/// The answer to [`status`](super::lease::LeaseStatements::status).
+pub(crate) fn status(rows: &[Row]) -> Result<LockStatus, SqlError> {
+    let (mut holders, mut waiters) = (Vec::new(), Vec::new());
+    for row in rows {
+        match column(row, 0, "state of a hold")? {
+            true => holders.push(holder(row)?),
+            false => waiters.push(waiter(row)?),
+        }
+    }
+    Ok(LockStatus::held_by(holders).with_waiters(waiters))
+}
+
+fn holder(row: &Row) -> Result<HolderStatus, SqlError> {
+    const WHAT: &str = "holder";
+    let (id, label): (Option<Id>, Option<&[u8]>) = (column(row, 1, WHAT)?, column(row, 2, WHAT)?);
+    let token = token_of(column(row, 4, WHAT)?)?;
+    let mut holder = HolderStatus::new()
+        .with_token(token)
+        .with_expires_in(duration(column(row, 3, WHAT)?));
+    if let Some(id) = id {
+        holder = holder.with_id(id.to_string());
+    }
+    if let Some(label) = label {
+        holder = holder.with_label(text(label));
+    }
+    if let Some(mode) = mode(row)? {
+        holder = holder.with_mode(mode);
+    }
+    if let Some(since) = since_of_token(token, SystemTime::now()) {
+        holder = holder.with_since(since);
+    }
+    Ok(holder)
+}
+
+fn waiter(row: &Row) -> Result<WaiterStatus, SqlError> {
+    const WHAT: &str = "waiter";
+    let (label, since): (Option<&[u8]>, i64) = (column(row, 2, WHAT)?, column(row, 8, WHAT)?);
+    let mut waiter = WaiterStatus::new().with_since(SystemTime::UNIX_EPOCH + duration(since));
+    if let Some(label) = label {
+        waiter = waiter.with_label(text(label));
+    }
+    if let Some(mode) = mode(row)? {
+        waiter = waiter.with_mode(mode);
+    }
+    Ok(waiter)
+}
+
+/// `None` for what a later version has written.
+fn mode(row: &Row) -> Result<Option<Mode>, SqlError> {
+    const WHAT: &str = "mode";
+    let (kind, permits, of): (i16, i64, i64) = (column(row, 5, WHAT)?, column(row, 6, WHAT)?, column(row, 7, WHAT)?);
+    let number = |number| u32::try_from(number).unwrap_or(0);
+    Ok(match kind {
+        Kind::EXCLUSIVE => Some(Mode::Exclusive),
+        Kind::SHARED => Some(Mode::Shared),
+        Kind::PERMITS => Permits::new(number(permits), number(of)).ok().map(Mode::Permits),
+        _ => None,
+    })
+}
+
+/// The answer to [`list`](super::lease::LeaseStatements::list), which was asked for at most so many.
+pub(crate) fn page(rows: &[Row], from: &ListFrom, at_most: usize) -> Result<ListPage, SqlError> {
+    const WHAT: &str = "name";
+    let (mut names, mut last) = (Vec::new(), None);
+    for row in rows {
+        let name = String::from_utf8_lossy(column(row, 0, WHAT)?).into_owned();
+        // What is no name was made by somebody else.
+        if column(row, 1, WHAT)?
+            && let Ok(name) = LockName::new(&name)
+        {
+            names.push(name);
+        }
+        last = Some(name);
+    }
+    let last = last.filter(|_| rows.len() >= at_most);
+    Ok(ListPage::new(names, last.map(|last| from.go_on_after(last))))
+}
+
+/// The row that a text of statements tells, which begins with this word.
+fn told(rows: &TextRows) -> Option<&[Option<String>]> {
+    let told = rows
+        .iter()
+        .find(|row| row.first().is_some_and(|first| first.as_deref() == Some("polylock")))?;
+    told.get(1..)
+}
+
+fn number(row: &[Option<String>], column: usize) -> Result<Option<i64>, SqlError> {
+    let text = row.get(column).and_then(Option::as_deref);
+    let number = text.map(str::parse).transpose();
+    number.map_err(|_| SqlError::UnexpectedAnswer("number"))
+}
+
+fn is_true(row: &[Option<String>], column: usize) -> bool {
+    row.get(column).is_some_and(|value| value.as_deref() == Some("t"))
+}
+
+/// The answer to a request that shares its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Shared {
+    pub(crate) acquired: Acquired,
+    /// Its place in the queue, if it has one.
+    pub(crate) place: Option<i64>,
+    /// Whether somebody waits.
+    pub(crate) is_wanted: bool,
+}
+
+/// The answer to [`share`](super::lease::LeaseStatements::share).
+pub(crate) fn shared(rows: &TextRows) -> Result<Shared, SqlError> {
+    let row = told(rows).ok_or(SqlError::UnexpectedAnswer("row of the name"))?;
+    let place = number(row, 1)?;
+    let acquired = match number(row, 0)? {
+        Some(token) => Acquired::Granted(token_of(token)?),
+        None => Acquired::Taken(Taken {
+            label: row.get(4).cloned().flatten().and_then(|digits| unhexed(&digits)),
+            rest: duration(number(row, 2)?.unwrap_or_default()),
+            is_held: true,
+            is_too_long: false,
+            is_queued: place.is_some(),
+        }),
+    };
+    Ok(Shared {
+        acquired,
+        place,
+        is_wanted: is_true(row, 3),
+    })
+}
+
+fn unhexed(digits: &str) -> Option<Arc<str>> {
+    let byte = |at| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok();
+    let bytes: Option<Vec<_>> = (0..digits.len()).step_by(2).map(byte).collect();
+    bytes.map(|bytes| text(&bytes))
+}
+
+/// The flags that a text tells of a hold: whether it was there, and whether somebody waits.
+pub(crate) fn flags(rows: &TextRows) -> (bool, bool) {
+    told(rows).map_or((false, false), |row| (is_true(row, 0), is_true(row, 1)))
+}
+
+/// The answer to [`revoke_shared`](super::lease::LeaseStatements::revoke_shared): how long the hold would have lasted, and whether
+/// somebody waits.
+pub(crate) fn revoked(rows: &TextRows) -> Result<Option<(Duration, bool)>, SqlError> {
+    let Some(row) = told(rows) else {
+        return Ok(None);
+    };
+    let rest = number(row, 0)?.ok_or(SqlError::UnexpectedAnswer("rest of a hold"))?;
+    Ok(Some((duration(rest), is_true(row, 1))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(values: &[&str]) -> TextRows {
+        let value = |value: &&str| (!value.is_empty()).then(|| (*value).to_owned());
+        vec![Vec::new(), values.iter().map(value).collect()]
+    }
+
+    #[test]
+    fn a_sharer_is_granted_or_learns_who_refuses_it() {
+        let granted = shared(&row(&["polylock", "7", "", "5", "t", ""])).unwrap();
+        let token = FencingToken::new(7).unwrap();
+        assert_eq!(
+            (granted.acquired, granted.place, granted.is_wanted),
+            (Acquired::Granted(token), None, true)
+        );
+        let refused = shared(&row(&["polylock", "", "3", "1500", "f", "c3b6"])).unwrap();
+        let Acquired::Taken(taken) = refused.acquired else {
+            panic!("it is granted");
+        };
+        assert_eq!(
+            (taken.label.as_deref(), taken.rest),
+            (Some("ö"), Duration::from_micros(1500))
+        );
+        assert!(taken.is_queued && refused.place == Some(3));
+        assert!(shared(&row(&["1"])).is_err());
+    }
+
+    #[test]
+    fn flags_are_those_of_the_marked_row() {
+        assert_eq!(flags(&row(&["polylock", "t", "f"])), (true, false));
+        assert_eq!(flags(&row(&["x", "t", "t"])), (false, false));
+        assert_eq!(
+            revoked(&row(&["polylock", "9", "t"])).unwrap(),
+            Some((Duration::from_micros(9), true))
+        );
+        assert_eq!(revoked(&row(&["x"])).unwrap(), None);
+    }
+}

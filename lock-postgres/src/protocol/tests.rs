@@ -1,0 +1,78 @@
+//! The statements as they are sent: other versions of this crate send the same to the same tables.
+
+use super::lease::LeaseStatements;
+
+fn statements() -> LeaseStatements {
+    LeaseStatements::new(None, "t")
+}
+
+const NEXT: &str = "GREATEST(last_token+1,COALESCE($6,(extract(epoch from statement_timestamp())*1000000)::bigint),$5)";
+const WANTED: &str = "(CASE WHEN wanted<=statement_timestamp()+interval '10 s' THEN wanted ELSE '-infinity' END)";
+
+#[test]
+fn a_free_name_is_taken_by_one_row() {
+    assert_eq!(
+        statements().take.sql,
+        format!(
+            "UPDATE \"t_leases\" SET holder=$2,kind=0,label=$3,term=($4*interval '1 microsecond'),\
+             expires=statement_timestamp()+($4*interval '1 microsecond'),token={NEXT},\
+             last_token={NEXT}+LEAST($7,9223372036854775807-{NEXT}) \
+             WHERE name=$1 AND GREATEST(expires,{WANTED})<=LEAST(statement_timestamp(),clock_timestamp()) \
+             AND NOT $2=ANY(dead) RETURNING token"
+        )
+    );
+}
+
+#[test]
+fn a_release_touches_its_own_hold_and_says_whether_somebody_waits() {
+    assert_eq!(
+        statements().release.sql,
+        format!(
+            "UPDATE \"t_leases\" SET holder=CASE WHEN $3>0 THEN '00000000-0000-0000-0000-000000000000'::uuid END,\
+             label=CASE WHEN $3>0 THEN label END,term=CASE WHEN $3>0 THEN ($3*interval '1 microsecond') ELSE term END,\
+             expires=statement_timestamp()+($3*interval '1 microsecond') \
+             WHERE name=$1 AND holder=$2 AND kind=0 AND expires>statement_timestamp() RETURNING {WANTED}>statement_timestamp()"
+        )
+    );
+}
+
+#[test]
+fn a_renewal_moves_the_end_only_forward() {
+    let renew = statements().renew.sql;
+    let end = "expires=GREATEST(LEAST(l.expires,clock_timestamp()+l.term),statement_timestamp()+(r.ttl*interval '1 microsecond'))";
+    assert!(renew.contains(end), "{renew}");
+    let mine = "WHERE l.name=r.name AND l.holder=r.holder AND l.kind=0 AND l.expires>statement_timestamp()";
+    assert!(renew.contains(mine) && !renew.contains("SKIP LOCKED"), "{renew}");
+    let unlocked = statements().renew_unlocked.sql;
+    assert!(
+        unlocked.contains(mine) && unlocked.contains("FOR NO KEY UPDATE OF l SKIP LOCKED"),
+        "{unlocked}"
+    );
+}
+
+#[test]
+fn every_grant_refuses_the_dead() {
+    let statements = statements();
+    for granting in [&statements.take, &statements.ask, &statements.queue, &statements.turn] {
+        assert!(granting.sql.contains("AND NOT $2=ANY(dead)"), "{}", granting.sql);
+    }
+}
+
+#[test]
+fn a_turn_is_taken_by_the_first_who_waits() {
+    let turn = statements().turn.sql;
+    let first = "AND NOT EXISTS (SELECT FROM \"t_waiters\" w WHERE w.name=$1 AND w.place<$8 AND w.holder<>$2 \
+                 AND w.expires BETWEEN statement_timestamp() AND statement_timestamp()+interval '10 s')";
+    assert!(turn.contains(first), "{turn}");
+}
+
+#[test]
+fn a_call_names_whom_it_calls() {
+    assert_eq!(
+        statements().call("decode('61','hex')"),
+        "SELECT pg_notify(channel,translate(holder::text,'-','')||':'||n) FROM (SELECT channel,holder,\
+         row_number() OVER (ORDER BY place) AS n FROM \"t_waiters\" w WHERE name=decode('61','hex') \
+         AND w.expires BETWEEN statement_timestamp() AND statement_timestamp()+interval '10 s' ORDER BY place LIMIT 2) c \
+         WHERE channel<>''"
+    );
+}

@@ -1,0 +1,10 @@
+//! Leases on a real PostgreSQL, watched over a second, independent connection.
+
+mod clock;
+mod errors;
+mod late;
+mod queue;
+mod renewals;
+mod sharing;
+mod support;
+mod tables;

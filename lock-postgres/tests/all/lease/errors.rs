@@ -1,0 +1,115 @@
+//! What cannot work is told at once, with what to do.
+
+use std::time::Duration;
+
+use lock_core::backend::DistributedLock;
+use lock_core::{Error, ErrorKind};
+use lock_postgres::{Checks, LeaseTableBackend, PostgresConfig};
+use testbed::Postgres;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+
+use super::support::*;
+
+async fn refused(config: PostgresConfig) -> Error {
+    let backend = LeaseTableBackend::new(config).unwrap();
+    let error = soon(backend.connect()).await.unwrap_err();
+    assert!(error.is_not_executed() || error.kind() == ErrorKind::Denied, "{error}");
+    assert!(!format!("{error:?}").contains("se3ret"), "{error:?}");
+    error
+}
+
+fn assert_says(error: &Error, kind: ErrorKind, said: &str) {
+    assert_eq!(error.kind(), kind, "{error:?}");
+    assert!(error.to_string().contains(said), "{error}");
+}
+
+#[testbed::test]
+async fn a_wrong_login_and_a_missing_database() {
+    let fixture = Fixture::shared().await;
+    let error = refused(fixture.config().with_password("se3ret")).await;
+    assert_says(&error, ErrorKind::Denied, "check user and password");
+    let error = refused(fixture.config().with_database("nowhere")).await;
+    assert_says(&error, ErrorKind::Misconfigured, "the database does not exist");
+    let error = refused(fixture.config().with_schema("nowhere")).await;
+    assert_says(&error, ErrorKind::Misconfigured, "the schema does not exist");
+}
+
+#[testbed::test]
+async fn tables_that_are_missing_and_may_not_be_made() {
+    let fixture = Fixture::shared().await;
+    let (user, schema) = (format!("{}_u", fixture.table), format!("{}_s", fixture.table));
+    let observer = fixture.observer().await;
+    let sql = format!(
+        "CREATE ROLE \"{user}\" LOGIN PASSWORD 'app';CREATE SCHEMA \"{schema}\";GRANT USAGE ON SCHEMA \"{schema}\" TO \"{user}\""
+    );
+    observer.batch_execute(&sql).await.unwrap();
+    let config = fixture
+        .config()
+        .with_schema(&schema)
+        .with_user(&user)
+        .with_password("app");
+    let error = refused(config.clone()).await;
+    assert_says(&error, ErrorKind::Denied, "CREATE TABLE IF NOT EXISTS");
+    // With these tables and the least permissions it works.
+    let tables = lock_postgres::schema::lease_table(Some(&schema), &fixture.table).unwrap();
+    observer.batch_execute(&tables).await.unwrap();
+    let error = refused(config.clone()).await;
+    assert_says(&error, ErrorKind::Denied, "lacks a permission");
+    let table = |ending: &str| format!("\"{schema}\".\"{}_{ending}\"", fixture.table);
+    let grant = format!(
+        "GRANT SELECT,INSERT,UPDATE ON {} TO \"{user}\";GRANT SELECT,INSERT,UPDATE,DELETE ON {},{} TO \"{user}\"",
+        table("leases"),
+        table("holders"),
+        table("waiters")
+    );
+    observer.batch_execute(&grant).await.unwrap();
+    let backend = LeaseTableBackend::new(config).unwrap();
+    backend.connect().await.unwrap();
+    super::support::grant(&backend, "a", secs(60)).await.release().await;
+    let denied = backend.clean_up().await.unwrap_err();
+    assert_says(&denied, ErrorKind::Denied, "grant it DELETE");
+}
+
+#[testbed::test]
+async fn a_server_that_forgets_in_a_crash_is_refused_where_that_is_asked() {
+    let fixture = Fixture::own(Postgres::new().setting("fsync", "off")).await;
+    let error = refused(fixture.config().with_checks(Checks::Refuse)).await;
+    assert_says(&error, ErrorKind::Misconfigured, "with fsync=off");
+    let backend = fixture.backend();
+    backend.connect().await.unwrap();
+    assert!(!backend.keeps(lock_core::Guarantee::ServerCrash).is_yes());
+}
+
+#[testbed::test]
+async fn another_kind_of_server_is_named() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let serve = async {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
+            let _ = stream.read(&mut [0; 64]).await;
+        }
+    };
+    let config = PostgresConfig::new("127.0.0.1", port).with_database("d");
+    let error = tokio::select! {
+        error = refused(config) => error,
+        () = serve => unreachable!("it serves for ever"),
+    };
+    assert_says(&error, ErrorKind::Misconfigured, "an HTTP server answers there");
+}
+
+#[testbed::test]
+async fn a_server_that_is_not_there_is_unavailable_and_the_next_host_is_tried() {
+    let fixture = Fixture::shared().await;
+    let nowhere = |config: PostgresConfig| config.with_connect_timeout(Duration::from_millis(500));
+    let error = refused(nowhere(PostgresConfig::new("127.0.0.1", 1).with_database("d"))).await;
+    assert_says(&error, ErrorKind::Unavailable, "cannot be reached");
+    let url = fixture.server.url();
+    let url = url.replacen("127.0.0.1:", "127.0.0.1:1,127.0.0.1:", 1);
+    let config = PostgresConfig::from_url(&url).unwrap().with_table(&fixture.table);
+    let backend = LeaseTableBackend::new(config).unwrap();
+    backend.connect().await.unwrap();
+    grant(&backend, "a", secs(60)).await.release().await;
+}

@@ -1,0 +1,134 @@
+//! The queue at the server: in order, woken by notifications.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lock_core::Locker;
+use lock_core::backend::DistributedLock;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use super::support::*;
+
+/// How many sessions of this database listen, as far as one can see.
+const LISTENS: &str = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN \"polylock_%'";
+
+#[testbed::test]
+async fn processes_are_served_in_the_order_in_which_they_came() {
+    let fixture = Fixture::shared().await;
+    let held = grant(&fixture.backend(), "a", secs(60)).await;
+    let served = Arc::new(Mutex::new(Vec::new()));
+    let mut waiting = Vec::new();
+    for number in 0..4 {
+        let locks = Locker::new(fixture.backend());
+        let served = served.clone();
+        waiting.push(tokio::spawn(async move {
+            let guard = locks.lock("a").acquire().await.unwrap();
+            served.lock().await.push((number, guard.token()));
+            guard.release().await.unwrap();
+        }));
+        until("queueing", async || {
+            fixture.number("SELECT count(*) FROM {}_waiters").await == number + 1
+        })
+        .await;
+    }
+    held.release().await;
+    for waiter in waiting {
+        soon(waiter).await.unwrap();
+    }
+    let served = served.lock().await.clone();
+    assert!(served.iter().map(|(number, _)| *number).eq(0..4), "{served:?}");
+    assert!(served.is_sorted_by_key(|(_, token)| *token), "{served:?}");
+    assert_eq!(fixture.number("SELECT count(*) FROM {}_waiters").await, 0);
+}
+
+#[testbed::test]
+async fn a_process_listens_only_while_it_waits_and_is_called_then() {
+    // Others of this binary wait on the shared server.
+    let fixture = Fixture::own(testbed::Postgres::new()).await;
+    let held = grant(&fixture.backend(), "a", secs(60)).await;
+    assert_eq!(fixture.number(LISTENS).await, 0);
+    let backend = fixture.backend();
+    let (request, control) = options("a", secs(60)).start();
+    let waiting = begin(&backend, &request);
+    // The connection says "LISTEN" until it asks again whether the server is there.
+    until("listening", async || {
+        fixture.number(LISTENS).await > 0 || waiting.is_finished()
+    })
+    .await;
+    held.release().await;
+    assert!(granted(soon(waiting).await.unwrap().unwrap()).is_some());
+    drop((control, held));
+    let sessions = "SELECT count(*) FROM pg_stat_activity WHERE application_name='polylock'";
+    // The first holder's two connections have gone with it, and the waiter's two stay.
+    until("to listen no longer", async || fixture.number(sessions).await == 2).await;
+}
+
+#[testbed::test]
+async fn a_waiter_that_left_without_a_word_is_passed_over() {
+    let fixture = Fixture::shared().await;
+    let held = grant(&fixture.backend(), "a", secs(60)).await;
+    let gone = fixture.backend();
+    let (request, _control) = options("a", secs(60)).start();
+    let waiting = begin(&gone, &request);
+    until("queueing", async || {
+        fixture.number("SELECT count(*) FROM {}_waiters").await == 1
+    })
+    .await;
+    // As a process that was killed: nobody abandons its request.
+    waiting.abort();
+    drop((waiting.await, gone));
+    let start = Instant::now();
+    let locks = Locker::new(fixture.backend());
+    let next = tokio::spawn(async move { locks.lock("a").acquire().await.unwrap().token() });
+    until("queueing", async || {
+        fixture.number("SELECT count(*) FROM {}_waiters").await == 2
+    })
+    .await;
+    held.release().await;
+    let token = soon(next).await.unwrap();
+    assert!(token > held.token() && start.elapsed() < PATIENCE);
+}
+
+#[testbed::test]
+async fn a_notification_that_is_lost_costs_no_more_than_a_question() {
+    let fixture = Fixture::shared().await;
+    let backend = fixture.backend();
+    let held = grant(&backend, "a", secs(60)).await;
+    let waits = fixture.backend();
+    let (request, _control) = options("a", secs(60)).start();
+    let waiting = begin(&waits, &request);
+    until("queueing", async || {
+        fixture.number("SELECT count(*) FROM {}_waiters").await == 1
+    })
+    .await;
+    // As a holder that dies between its release and the call.
+    let free = format!(
+        "UPDATE {}_leases SET holder=NULL,expires=statement_timestamp() WHERE name='a'",
+        fixture.table
+    );
+    fixture.observer().await.batch_execute(&free).await.unwrap();
+    assert!(granted(soon(waiting).await.unwrap().unwrap()).is_some());
+    drop(held);
+}
+
+#[testbed::test]
+async fn behind_a_pooler_of_transactions_a_waiter_asks_and_needs_no_call() {
+    let fixture = Fixture::shared().await;
+    let pool = testbed::PgBouncer::of(fixture.server.port()).start().await.unwrap();
+    let config = lock_postgres::PostgresConfig::from_url(&pool.url())
+        .unwrap()
+        .with_table(&fixture.table)
+        .with_pooler(lock_postgres::Pooler::Transaction);
+    let pooled = lock_postgres::LeaseTableBackend::new(config).unwrap();
+    pooled.connect().await.unwrap();
+    let held = grant(&pooled, "a", Duration::from_secs(60)).await;
+    let (request, _control) = options("a", secs(60)).start();
+    let waiting = begin(&pooled, &request);
+    until("queueing", async || {
+        fixture.number("SELECT count(*) FROM {}_waiters WHERE channel=''").await == 1
+    })
+    .await;
+    held.release().await;
+    assert!(granted(soon(waiting).await.unwrap().unwrap()).is_some());
+}

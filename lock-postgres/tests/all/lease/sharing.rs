@@ -1,0 +1,100 @@
+//! Readers and permits in the tables.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use lock_core::backend::Mode::{Exclusive, Shared};
+use lock_core::backend::{DistributedLock, Mode, Permits, ReleaseOutcome, Renewal, Revoke, Revoked};
+
+use super::support::*;
+
+fn permits(take: u32, of: u32) -> Mode {
+    Mode::Permits(Permits::new(take, of).unwrap())
+}
+
+#[testbed::test]
+async fn a_name_is_taken_until_the_last_reader_has_left() {
+    let fixture = Fixture::shared().await;
+    let backend = fixture.backend();
+    let (one, two) = (
+        try_in(&backend, "a", Shared).await.unwrap(),
+        try_in(&backend, "a", Shared).await.unwrap(),
+    );
+    assert!(two.token() > one.token());
+    for mode in [Exclusive, permits(1, 9)] {
+        assert!(try_in(&fixture.backend(), "a", mode).await.is_none(), "{mode:?}");
+    }
+    assert!(matches!(one.hold.renew(secs(3600)).await.unwrap(), Renewal::Renewed(_)));
+    assert_eq!(one.release().await, ReleaseOutcome::Released);
+    // The name lasts as long as those who are left, and no longer.
+    let left = "SELECT extract(epoch from expires-now())::bigint FROM {}_leases WHERE name='a'";
+    assert!(fixture.number(left).await <= 60);
+    assert!(try_in(&backend, "a", Exclusive).await.is_none());
+    assert_eq!(two.release().await, ReleaseOutcome::Released);
+    assert_eq!(two.release().await, ReleaseOutcome::AlreadyLost);
+    let writer = try_in(&backend, "a", Exclusive).await.unwrap();
+    assert!(writer.token() > two.token());
+    assert_eq!(fixture.number("SELECT count(*) FROM {}_holders").await, 0);
+}
+
+#[testbed::test]
+async fn readers_who_ended_with_their_row_do_not_come_back() {
+    let fixture = Fixture::shared().await;
+    let backend = fixture.backend();
+    let reader = try_in(&backend, "a", Shared).await.unwrap();
+    let free = "UPDATE {}_leases SET expires=statement_timestamp() WHERE name='a'".replace("{}", &fixture.table);
+    fixture.observer().await.batch_execute(&free).await.unwrap();
+    let next = try_in(&backend, "a", permits(1, 1)).await.unwrap();
+    assert!(try_in(&backend, "a", permits(1, 1)).await.is_none());
+    assert!(matches!(reader.hold.renew(secs(60)).await.unwrap(), Renewal::Lost));
+    assert_eq!(reader.release().await, ReleaseOutcome::AlreadyLost);
+    assert_eq!(next.release().await, ReleaseOutcome::Released);
+}
+
+/// Counted in one statement without the lock of the row, up to six held three permits.
+#[testbed::test]
+async fn many_clients_never_hold_more_permits_than_there_are() {
+    let fixture = Fixture::shared().await;
+    let inside = Arc::new(AtomicI64::new(0));
+    let clients = (0..8).map(|_| {
+        let (backend, inside) = (fixture.backend(), inside.clone());
+        tokio::spawn(async move {
+            for _ in 0..10 {
+                let held = acquire(&backend, options("a", secs(60)).mode(permits(1, 3)))
+                    .await
+                    .unwrap();
+                let now = inside.fetch_add(1, Ordering::SeqCst) + 1;
+                assert!(now <= 3, "SAFETY: {now} hold three permits");
+                tokio::task::yield_now().await;
+                inside.fetch_sub(1, Ordering::SeqCst);
+                assert_eq!(held.release().await, ReleaseOutcome::Released);
+            }
+        })
+    });
+    for client in clients.collect::<Vec<_>>() {
+        soon(client).await.unwrap();
+    }
+    assert_eq!(fixture.number("SELECT count(*) FROM {}_waiters").await, 0);
+}
+
+#[testbed::test]
+async fn one_of_several_readers_is_revoked() {
+    let fixture = Fixture::shared().await;
+    let backend = fixture.backend();
+    let (one, two) = (
+        try_in(&backend, "a", Shared).await.unwrap(),
+        try_in(&backend, "a", Shared).await.unwrap(),
+    );
+    let name = name("a");
+    let revoked = backend.revoke(&name, one.token(), Revoke::Now).await.unwrap();
+    assert!(
+        matches!(revoked, Revoked::Done { lease_left: Some(left) } if left <= secs(60)),
+        "{revoked:?}"
+    );
+    assert_eq!(
+        backend.revoke(&name, one.token(), Revoke::Now).await.unwrap(),
+        Revoked::NotHeld
+    );
+    assert!(matches!(one.hold.renew(secs(60)).await.unwrap(), Renewal::Lost));
+    assert!(matches!(two.hold.renew(secs(60)).await.unwrap(), Renewal::Renewed(_)));
+}

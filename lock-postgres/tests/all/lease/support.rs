@@ -1,0 +1,174 @@
+//! A server for the tests of this binary, and what they do with it.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use lock_core::backend::request::{RequestControl, RequestOptions, Terms};
+use lock_core::backend::{
+    AcquireRequest, Attempt, DistributedLock, Hold, HolderId, Mode, ReleaseOptions, ReleaseOutcome,
+};
+use lock_core::{FencingToken, LockName};
+use lock_postgres::tokio_postgres::{Client, SimpleQueryMessage};
+use lock_postgres::{LeaseTableBackend, PostgresConfig};
+use testbed::{Postgres, Server};
+use tokio::time::{sleep, timeout};
+
+use crate::fence::stock::{connect, shared_server};
+
+/// What no healthy machine needs for what should happen at once.
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+
+pub(super) const fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+/// Lock tables of one test's own.
+pub(super) struct Fixture {
+    pub(super) server: Server,
+    pub(super) table: String,
+    observer: Client,
+}
+
+impl Fixture {
+    /// On the server that all tests share.
+    pub(super) async fn shared() -> Self {
+        Self::on(shared_server().await.clone()).await
+    }
+
+    /// On a server that the test may break.
+    pub(super) async fn own(server: Postgres) -> Self {
+        let server = server.start().await.unwrap();
+        assert!(
+            !server.is_external(),
+            "this test needs a server of its own: unset POLYLOCK_POSTGRES_URL"
+        );
+        Self::on(server).await
+    }
+
+    async fn on(server: Server) -> Self {
+        static TABLES: AtomicU32 = AtomicU32::new(0);
+        let number = TABLES.fetch_add(1, Ordering::Relaxed);
+        // The server may be one that ran before, with the tables of an earlier run.
+        let table = format!("locks_{}_{number}", &HolderId::random().to_string()[..8]);
+        let observer = connect(&server.url()).await;
+        let fixture = Self {
+            server,
+            table,
+            observer,
+        };
+        fixture.backend().connect().await.unwrap();
+        fixture
+    }
+
+    pub(super) fn config(&self) -> PostgresConfig {
+        PostgresConfig::from_url(&self.server.url())
+            .unwrap()
+            .with_connect_timeout(PATIENCE)
+            .with_response_timeout(PATIENCE)
+            .with_table(&self.table)
+    }
+
+    /// A client with connections of its own.
+    pub(super) fn backend(&self) -> LeaseTableBackend {
+        LeaseTableBackend::new(self.config()).unwrap()
+    }
+
+    pub(super) async fn observer(&self) -> Client {
+        connect(&self.server.url()).await
+    }
+
+    /// The first value of what a statement finds, in which `{}` is what the names of the tables begin with.
+    pub(super) async fn value(&self, sql: &str) -> Option<String> {
+        let sql = sql.replace("{}", &self.table);
+        let found = self.observer.simple_query(&sql).await.unwrap();
+        found.into_iter().find_map(|message| match message {
+            SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
+            _ => None,
+        })
+    }
+
+    pub(super) async fn number(&self, sql: &str) -> i64 {
+        let value = self.value(sql).await.expect("a value");
+        value.parse().expect("a number")
+    }
+
+    /// How many statements of these tables wait for a row.
+    pub(super) async fn waiting_for_rows(&self) -> i64 {
+        self.number("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type='Lock' AND query LIKE '%{}%'")
+            .await
+    }
+}
+
+pub(super) fn name(name: &str) -> LockName {
+    LockName::new(name).unwrap()
+}
+
+pub(super) fn options(of: &str, ttl: Duration) -> RequestOptions {
+    RequestOptions::new(name(of), Terms::new(ttl))
+}
+
+/// A hold that was granted.
+pub(super) struct Granted {
+    pub(super) hold: Arc<dyn Hold>,
+    _control: RequestControl,
+}
+
+impl Granted {
+    pub(super) fn token(&self) -> FencingToken {
+        self.hold.token()
+    }
+
+    pub(super) async fn release(&self) -> ReleaseOutcome {
+        self.hold.release(ReleaseOptions::default()).await.unwrap()
+    }
+}
+
+pub(super) async fn acquire(backend: &LeaseTableBackend, options: RequestOptions) -> Option<Granted> {
+    let (request, control) = options.start();
+    let attempt = soon(backend.acquire(&request)).await.unwrap();
+    granted(attempt).map(|hold| Granted {
+        hold,
+        _control: control,
+    })
+}
+
+pub(super) fn granted(attempt: Attempt) -> Option<Arc<dyn Hold>> {
+    match attempt {
+        Attempt::Granted(hold, _) => Some(hold),
+        _ => None,
+    }
+}
+
+pub(super) async fn grant(backend: &LeaseTableBackend, of: &str, ttl: Duration) -> Granted {
+    let granted = acquire(backend, options(of, ttl).waits(false)).await;
+    granted.expect("the name is free")
+}
+
+pub(super) async fn try_in(backend: &LeaseTableBackend, of: &str, mode: Mode) -> Option<Granted> {
+    acquire(backend, options(of, secs(60)).mode(mode).waits(false)).await
+}
+
+/// An acquire that goes on in the background.
+pub(super) fn begin(
+    backend: &LeaseTableBackend,
+    request: &AcquireRequest,
+) -> tokio::task::JoinHandle<lock_core::Result<Attempt>> {
+    let (backend, request) = (backend.clone(), request.clone());
+    tokio::spawn(async move { backend.acquire(&request).await })
+}
+
+pub(super) async fn soon<T>(future: impl Future<Output = T>) -> T {
+    timeout(PATIENCE, future).await.expect("it takes too long")
+}
+
+/// Waits until this is true.
+pub(super) async fn until(what: &str, is_true: impl AsyncFn() -> bool) {
+    let waited = timeout(PATIENCE, async {
+        while !is_true().await {
+            sleep(Duration::from_millis(10)).await;
+        }
+    });
+    waited.await.unwrap_or_else(|_| panic!("{what} takes too long"));
+}
