@@ -93,8 +93,7 @@ impl Guard {
     }
 
     /// Returns the mode in which the guard holds the name: as acquired, or as later [downgraded](Self::downgrade) or
-    /// [upgraded](crate::UpgradableGuard::upgrade). If a downgrade or an upgrade was not answered, this is the weaker
-    /// mode.
+    /// [upgraded](crate::UpgradableGuard::upgrade). If such a change was not answered, this is the weaker mode.
     ///
     /// # Examples
     /// ```
