@@ -2,9 +2,11 @@
 
 mod clock;
 mod errors;
+mod failover;
 mod late;
 mod queue;
 mod renewals;
 mod sharing;
 mod support;
 mod tables;
+mod tls;

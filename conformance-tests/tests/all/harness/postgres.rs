@@ -13,7 +13,6 @@ use tokio::sync::OnceCell;
 use super::servers::UNHURRIED;
 
 /// Which PostgreSQL, and how clients reach it.
-#[async_trait]
 pub(crate) trait Which: std::fmt::Debug + Send + Sync + 'static {
     fn server() -> Postgres;
     fn shared() -> &'static OnceCell<Server>;
@@ -26,6 +25,21 @@ pub(crate) struct OwnPostgres;
 impl Which for OwnPostgres {
     fn server() -> Postgres {
         Postgres::new()
+    }
+
+    fn shared() -> &'static OnceCell<Server> {
+        static SERVER: OnceCell<Server> = OnceCell::const_new();
+        &SERVER
+    }
+}
+
+/// One with other defaults than a lock may depend on.
+#[derive(Debug)]
+pub(crate) struct HostilePostgres;
+
+impl Which for HostilePostgres {
+    fn server() -> Postgres {
+        Postgres::new().hostile()
     }
 
     fn shared() -> &'static OnceCell<Server> {
@@ -81,7 +95,11 @@ impl<W: Which> Harness for PostgresHarness<W> {
         let (client, connection) = tokio_postgres::connect(&self.url, tokio_postgres::NoTls)
             .await
             .expect("connect to the server");
-        let ended = async { client.execute(&sql, &[&name.as_bytes()]).await.expect("end the hold") };
+        let settings = "SET default_transaction_read_only=off;SET default_transaction_isolation='read committed'";
+        let ended = async {
+            client.batch_execute(settings).await.expect("write");
+            client.execute(&sql, &[&name.as_bytes()]).await.expect("end the hold")
+        };
         let ended = tokio::select! {
             ended = ended => ended,
             _ = connection => panic!("the connection ended"),
