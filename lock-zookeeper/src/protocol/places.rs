@@ -4,7 +4,7 @@
 //! request, `_c_<uuid>-read-lock-<sequence>` for a reader, and `_c_<uuid>-p2.10-lock-<sequence>` for two permits of ten. Clients
 //! that know no modes count all of them as entries before their own. Nodes of kazoo's locks count as exclusive ones.
 
-use std::cmp::Ordering;
+use std::cmp::Reverse;
 
 use lock_core::backend::{HolderId, Mode, Permits};
 
@@ -96,7 +96,9 @@ pub(crate) fn places(children: &[String]) -> Vec<Place<'_>> {
     let is_needless = |name: &str| kept_entry(name).is_some_and(|entry| children.contains(&entry));
     let counted = children.iter().filter(|child| !is_needless(child));
     let mut places: Vec<_> = counted.filter_map(|child| place(child)).collect();
-    places.sort_by(|a, b| order(a.sequence, b.sequence).then_with(|| a.name.cmp(b.name)));
+    places.sort_unstable_by_key(|place| (place.sequence, place.name));
+    let first = first(&places);
+    places.rotate_left(first);
     places
 }
 
@@ -152,9 +154,15 @@ fn sequence(text: &str) -> Option<i32> {
     text.parse().ok().filter(|_| is_number)
 }
 
-/// The server's counter wraps from 2147483647 to -2147483648, so what counts is the distance.
-fn order(a: i32, b: i32) -> Ordering {
-    a.wrapping_sub(b).cmp(&0)
+/// The index of the entry that came first, among entries sorted by their numbers. The server's counter wraps from 2147483647 to
+/// -2147483648, so the queue begins behind the widest gap of the circle. Numbers that a server gave lie on less than half of it.
+fn first(places: &[Place<'_>]) -> usize {
+    let before = places.iter().cycle().skip(places.len().saturating_sub(1));
+    let gaps = before
+        .zip(places)
+        .map(|(before, place)| place.sequence.wrapping_sub(before.sequence).cast_unsigned());
+    let widest = (0..).zip(gaps).max_by_key(|(index, gap)| (*gap, Reverse(*index)));
+    widest.map_or(0, |(index, _)| index)
 }
 
 #[cfg(test)]
@@ -302,6 +310,18 @@ mod tests {
             ["2147483647", "-2147483648", "-2147483647"]
         );
         assert_eq!(in_order(&["0000000000", "-000000001"]), ["-1", "0"]);
+    }
+
+    /// Whoever may write into the directory can make such nodes. No two of them are in an order that a third one contradicts.
+    #[test]
+    fn numbers_all_around_the_circle_have_an_order() {
+        let around = ["0000000000", "1431655765", "-1431655766"];
+        assert_eq!(in_order(&around), ["0", "1431655765", "-1431655766"]);
+        let many = around.repeat(20);
+        let expected = ["0", "1431655765", "-1431655766"]
+            .map(|number| vec![number; 20])
+            .concat();
+        assert_eq!(in_order(&many), expected);
     }
 
     #[test]
