@@ -41,11 +41,10 @@ impl Mark {
         let (delay, list) = rest.split_once(" ms, list ")?;
         let addresses = list.split(',').filter(|hash| !hash.is_empty());
         let addresses: Option<Vec<u32>> = addresses.map(|hash| u32::from_str_radix(hash, 16).ok()).collect();
-        Some(Self {
-            nodes: nodes.parse().ok()?,
-            restart_delay: Duration::from_millis(delay.parse().ok()?),
-            addresses: addresses?,
-        })
+        // With more nodes than that, sums of two quorums would overflow.
+        let nodes: u16 = nodes.parse().ok()?;
+        let delay = Duration::from_millis(delay.parse().ok()?);
+        Some(Self::new(nodes.into(), Some(delay), &addresses?))
     }
 
     /// Whether this process may go on beside one with the `other` mark, which was seen at these of our nodes, of which those
