@@ -163,7 +163,8 @@ pub(crate) fn as_pattern(text: &str) -> String {
     for c in text.chars() {
         match c {
             '*' | '?' | '[' | ']' | '\\' => pattern.extend(['\\', c]),
-            c if c.is_ascii_whitespace() => pattern.push('?'),
+            // Also a vertical tab, and the end of a text in C: rules of ACLs may have neither.
+            c if c.is_ascii_whitespace() || matches!(c, '\u{b}' | '\0') => pattern.push('?'),
             c => pattern.push(c),
         }
     }
