@@ -117,7 +117,8 @@ fn a_hundred_contenders_share_fairly_at_few_requests() {
     let few = contend(3, None);
     let many = contend(100, None);
     assert!(many > 0.9 * few);
-    assert!(contend(100, Some(0)) > 0.9 * many);
+    // Each half TTL all ask the silent node again, and lose a patience: 2 s of 20 in all.
+    assert!(contend(100, Some(0)) > 0.85 * many);
 }
 
 fn assert_kept(name: &str, scenario: &Scenario, totals: &Totals) {
