@@ -22,11 +22,12 @@ use crate::quorum::QuorumConfig;
 /// | `redis+cluster://[user:password@]host:port[,host:port]...` | Redis Cluster, Valkey | `redis` |
 /// | `redis+sentinel://[user:password@]host[:port][,host[:port]...]/master[/db]` | the Redis that Sentinels call `master` | `redis` |
 /// | `mysql://user:password@host[:port]/database` | MySQL, MariaDB: row locks, or leases with `?strategy=lease` | `mysql` |
+/// | `postgres://user:password@host[:port][,host[:port]...]/database` | PostgreSQL; also `postgresql://` | `postgres` |
 /// | `zookeeper://user:password@host[:port][,host[:port]...][/path]` | ZooKeeper | `zookeeper` |
 /// | `quorum:[?patience=300ms\|]URL\|URL\|URL` | several independent servers, of which a majority has to agree; a `\|` in a password is `%7C` | `quorum` |
 ///
 /// TLS: `rediss://`, `rediss+sentinel://` or `rediss+cluster://` with the feature `tls`, `zookeeper+tls://` with the feature `zookeeper-tls`; or `tls=true` among the
-/// parameters, for MySQL as well. `ca=FILE` names the authority of the server's certificate, which defaults to those of the
+/// parameters, for MySQL and PostgreSQL as well. `ca=FILE` names the authority of the server's certificate, which defaults to those of the
 /// operating system; `cert=FILE` and `key=FILE` name a client certificate.
 ///
 /// `password_file=FILE` or `password_env=VARIABLE` in place of a password: it is read before each connection, so that it can change
@@ -38,6 +39,7 @@ use crate::quorum::QuorumConfig;
 ///
 /// Other parameters: see `from_url` of [`RedisConfig`](redis/struct.RedisConfig.html#method.from_url),
 /// [`MySqlConfig`](mysql/struct.MySqlConfig.html#method.from_url),
+/// [`PostgresConfig`](postgres/struct.PostgresConfig.html#method.from_url),
 /// [`ZooKeeperConfig`](zookeeper/struct.ZooKeeperConfig.html#method.from_url) and
 /// [`QuorumConfig`](quorum/struct.QuorumConfig.html#method.from_url).
 ///
@@ -91,6 +93,7 @@ fn backend(url: &str, source: Source<'_>) -> Result<Arc<dyn DistributedLock>> {
         Some((Scheme::Memory, name)) => memory(name),
         Some((Scheme::Redis, _)) => redis(url, source),
         Some((Scheme::MySql, _)) => mysql(url, source),
+        Some((Scheme::Postgres, _)) => postgres(url, source),
         Some((Scheme::ZooKeeper, _)) => zookeeper(url, source),
         Some((Scheme::Quorum, _)) => quorum(url, source),
         None => Err(Error::new(ErrorKind::Misconfigured, scheme::unknown(url))),
@@ -122,6 +125,15 @@ fn redis(url: &str, source: Source<'_>) -> Result<Arc<dyn DistributedLock>> {
 fn mysql(url: &str, source: Source<'_>) -> Result<Arc<dyn DistributedLock>> {
     let config = crate::mysql::MySqlConfig::from_url(url)?;
     crate::mysql::backend(match source {
+        Some(source) => config.with_credentials(source.clone()),
+        None => config,
+    })
+}
+
+#[cfg(feature = "postgres")]
+fn postgres(url: &str, source: Source<'_>) -> Result<Arc<dyn DistributedLock>> {
+    let config = crate::postgres::PostgresConfig::from_url(url)?;
+    crate::postgres::backend(match source {
         Some(source) => config.with_credentials(source.clone()),
         None => config,
     })
@@ -231,6 +243,7 @@ macro_rules! without_feature {
 
 without_feature!("redis", redis(&str, Source<'_>));
 without_feature!("mysql", mysql(&str, Source<'_>));
+without_feature!("postgres", postgres(&str, Source<'_>));
 without_feature!("zookeeper", zookeeper(&str, Source<'_>));
 without_feature!("quorum", quorum(&str, Source<'_>));
 without_feature!("quorum", quorum_of(&[String], Option<&QuorumOptions>, Source<'_>));

@@ -75,6 +75,19 @@ pub mod mysql {
     };
 }
 
+/// Locks in PostgreSQL, fenced data there, and locks of a transaction. Needs the feature `postgres`.
+///
+/// What this backend guarantees, its limits, and the server settings and permissions that it needs: [`lock_postgres`]. That
+/// crate also re-exports the driver, in whose transactions a [`Fence`](postgres::Fence) is entered.
+#[cfg(feature = "postgres")]
+#[cfg_attr(docsrs, doc(cfg(feature = "postgres")))]
+pub mod postgres {
+    pub use lock_postgres::{
+        Checks, Fence, KEY_OF, LeaseTableBackend, Pooler, PostgresConfig, Strategy, backend, lock_in, schema,
+        try_lock_in,
+    };
+}
+
 /// Locks in ZooKeeper, and fenced data there. Needs the feature `zookeeper`.
 ///
 /// Its guarantees, limits, server settings and permissions: [`lock_zookeeper`]. That crate also re-exports the driver,

@@ -13,7 +13,7 @@ pub(crate) use self::values::{OnLoss, Permits};
 
 mod values;
 
-/// Distributed locks for shell scripts, in Redis, MySQL or ZooKeeper.
+/// Distributed locks for shell scripts, in Redis, MySQL, PostgreSQL or ZooKeeper.
 ///
 /// The server is named by --url, --url-file or --config, or by the environment variable POLYLOCK_URL. Everybody can read the
 /// arguments of a process: if the URL has a password, use the variable or a file.
@@ -34,7 +34,7 @@ pub(crate) struct Cli {
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Server")]
 pub(crate) struct ServerArgs {
-    /// The server: redis://HOST, mysql://USER@HOST/DATABASE, zookeeper://USER@HOST, quorum:URL|URL|URL. Default: the
+    /// The server: redis://HOST, mysql://USER@HOST/DATABASE, postgres://USER@HOST/DATABASE, zookeeper://USER@HOST, quorum:URL|URL|URL. Default: the
     /// variable POLYLOCK_URL
     #[arg(long, global = true, value_name = "URL", conflicts_with_all = ["url_file", "config"])]
     pub(crate) url: Option<String>,
@@ -101,7 +101,7 @@ pub(crate) enum Subcommand {
     ///
     /// Exit code 0: measured. 75: another benchmark loads this server.
     Bench(BenchArgs),
-    /// Make the tables that locks in MySQL or MariaDB need, or print their SQL
+    /// Make the tables that locks in MySQL, MariaDB or PostgreSQL need, or print their SQL
     Migrate(MigrateArgs),
     /// Print completions for a shell
     Completions {
@@ -337,12 +337,21 @@ pub(crate) enum BenchLocks {
 
 #[derive(Debug, Args)]
 pub(crate) struct MigrateArgs {
-    /// Print the SQL, for an administrator, and change nothing
-    #[arg(long)]
-    pub(crate) print: bool,
+    /// Print the SQL, for an administrator, and change nothing. Default: that for the server of the URL, or for mysql
+    #[arg(long, value_name = "SERVER", require_equals = true, num_args = 0..=1)]
+    pub(crate) print: Option<Option<TablesOf>>,
     /// With --print: what the tables' names begin with. Otherwise the URL says it, as in ?table=shop_locks
     #[arg(long, value_name = "NAME", requires = "print")]
     pub(crate) table: Option<String>,
+}
+
+/// The servers that need tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TablesOf {
+    /// MySQL and MariaDB
+    Mysql,
+    /// PostgreSQL
+    Postgres,
 }
 
 #[derive(Debug, Args)]

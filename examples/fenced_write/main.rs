@@ -4,10 +4,11 @@
 //! cargo run --example fenced_write
 //! cargo run --example fenced_write --features redis -- redis://127.0.0.1:6379
 //! cargo run --example fenced_write --features mysql -- mysql://app:secret@127.0.0.1:3306/app
+//! cargo run --example fenced_write --features postgres -- postgres://app:secret@127.0.0.1:5432/app
 //! ```
 //!
-//! With MySQL the account is in the database, under a `polylock::mysql::Fence`. For storage in another database see
-//! `docs/fencing.md`, and for storage in a Redis `polylock::redis::Fence`.
+//! With MySQL and PostgreSQL the account is in the database, under a `polylock::mysql::Fence` or a `polylock::postgres::Fence`. For
+//! storage in another database see `docs/fencing.md`, and for storage in a Redis `polylock::redis::Fence`.
 
 use std::error::Error;
 use std::time::Duration;

@@ -120,6 +120,10 @@ mod tests {
                 "mysql://app:sec%40ret@[::1]:3307/shop?strategy=lease",
                 "mysql://..@[::1]:3307/shop?strategy=..",
             ),
+            (
+                "postgres://app:secret@a,b:5433/shop?table=locks",
+                "postgres://..@a,b:5433/shop?table=..",
+            ),
             ("zookeeper://a:2181,b:2181/locks", "zookeeper://a:2181,b:2181/locks"),
             (
                 "quorum:?patience=1s|redis://:secret@a|redis://b/1|memory:c",
@@ -132,7 +136,14 @@ mod tests {
 
     #[test]
     fn a_password_in_the_wrong_place_is_not_shown() {
-        let schemes = ["redis", "mysql", "zookeeper", "redis+sentinel", "quorum:redis"];
+        let schemes = [
+            "redis",
+            "mysql",
+            "postgres",
+            "zookeeper",
+            "redis+sentinel",
+            "quorum:redis",
+        ];
         let rests = [
             "app:cret/x@host/db",
             "app:cret?x@host/db",

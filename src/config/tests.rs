@@ -133,13 +133,20 @@ fn every_option_reaches_the_locker() {
 
 /// For each backend, and for each node of a quorum.
 #[test]
-#[cfg(all(feature = "redis", feature = "mysql", feature = "zookeeper", feature = "quorum"))]
+#[cfg(all(
+    feature = "redis",
+    feature = "mysql",
+    feature = "postgres",
+    feature = "zookeeper",
+    feature = "quorum"
+))]
 fn a_password_comes_from_one_place() {
     let source = || CredentialSource::env("POLYLOCK_NO_PASSWORD");
     let from_source = |config: Config| config.with_credentials(source());
-    for scheme in ["redis", "mysql", "zookeeper", "redis+cluster"] {
+    for scheme in ["redis", "mysql", "postgres", "zookeeper", "redis+cluster"] {
         let url = |user: &str, parameters: &str| match scheme {
             "mysql" => format!("mysql://{user}@a/db?strategy=lease{}", parameters.replace('?', "&")),
+            "postgres" => format!("postgres://{user}@a/db{parameters}"),
             scheme => format!("{scheme}://{user}@a:1{parameters}"),
         };
         for good in [
@@ -175,7 +182,13 @@ fn a_password_comes_from_one_place() {
 
 /// The variable is read when a connection is made.
 #[tokio::test]
-#[cfg(all(feature = "redis", feature = "mysql", feature = "zookeeper", feature = "quorum"))]
+#[cfg(all(
+    feature = "redis",
+    feature = "mysql",
+    feature = "postgres",
+    feature = "zookeeper",
+    feature = "quorum"
+))]
 async fn a_variable_that_is_not_set_is_said_by_every_backend() {
     for url in [
         "redis://app@127.0.0.1:1",
@@ -183,6 +196,7 @@ async fn a_variable_that_is_not_set_is_said_by_every_backend() {
         "redis+cluster://app@127.0.0.1:1",
         "mysql://app@127.0.0.1:1/db",
         "mysql://app@127.0.0.1:1/db?strategy=lease",
+        "postgres://app@127.0.0.1:1/db",
         "zookeeper://app@127.0.0.1:1",
         "quorum:redis://app@127.0.0.1:1|mysql://app@127.0.0.1:1/db?strategy=lease|memory:",
     ] {

@@ -6,6 +6,7 @@ pub(crate) enum Scheme {
     Memory,
     Redis,
     MySql,
+    Postgres,
     ZooKeeper,
     Quorum,
 }
@@ -20,6 +21,7 @@ impl Scheme {
             "redis+cluster" | "rediss+cluster" | "valkey+cluster" | "valkeys+cluster" => Self::Redis,
             "redis+sentinel" | "rediss+sentinel" | "valkey+sentinel" | "valkeys+sentinel" => Self::Redis,
             "mysql" | "mariadb" => Self::MySql,
+            "postgres" | "postgresql" => Self::Postgres,
             "zookeeper" | "zookeeper+tls" => Self::ZooKeeper,
             "quorum" => Self::Quorum,
             _ => return None,
@@ -28,7 +30,8 @@ impl Scheme {
     }
 }
 
-const KNOWN: &str = "memory:, redis://, redis+sentinel://, redis+cluster://, mysql://, zookeeper:// or quorum:";
+const KNOWN: &str =
+    "memory:, redis://, redis+sentinel://, redis+cluster://, mysql://, postgres://, zookeeper:// or quorum:";
 
 /// The error for a URL that has no known scheme.
 pub(crate) fn unknown(url: &str) -> String {
@@ -53,7 +56,7 @@ fn named(url: &str) -> Option<String> {
 fn meant(scheme: &str) -> Option<&'static str> {
     Some(match scheme {
         "jdbc" => "leave out `jdbc:`",
-        "postgres" | "postgresql" | "pg" => "there is no PostgreSQL backend; use mysql://, redis:// or zookeeper://",
+        "pg" | "pgsql" | "postgres+tls" | "postgresql+psycopg" => "write postgres://user:password@host/database",
         "redis-sentinel" | "sentinel" | "redis-sentinels" => "write redis+sentinel://host[,host...]/MASTER",
         "redis-cluster" | "cluster" => "write redis+cluster://host:port[,host:port...]",
         "redis-socket" | "redis+socket" => "write redis+unix:///path",
@@ -61,7 +64,7 @@ fn meant(scheme: &str) -> Option<&'static str> {
         "mysql+pymysql" | "mysqlx" | "mysql2" | "mysqls" => "write mysql://user:password@host/database",
         "zk" | "zookeepers" | "zookeeper+ssl" => "write zookeeper://host, or zookeeper+tls://host",
         "memory" => "write memory: or memory:NAME",
-        "http" | "https" | "tcp" => "name the lock server by redis://, mysql:// or zookeeper://",
+        "http" | "https" | "tcp" => "name the lock server by redis://, mysql://, postgres:// or zookeeper://",
         _ => return None,
     })
 }
@@ -78,8 +81,8 @@ mod tests {
                 "`etcd`, which polylock does not know: use memory:",
             ),
             (
-                "POSTGRES://user:secret@host",
-                "`postgres`, which polylock does not know: there is no PostgreSQL",
+                "PgSQL://user:secret@host",
+                "`pgsql`, which polylock does not know: write postgres://",
             ),
             ("jdbc:mysql://host/db", "leave out `jdbc:`"),
             ("redis-sentinel://host/main", "write redis+sentinel://"),

@@ -29,6 +29,12 @@ fn so_does_that_of_mysql() {
 }
 
 #[test]
+#[cfg(not(feature = "postgres"))]
+fn and_that_of_postgresql() {
+    assert!(refusal("postgres://host").to_string().contains("--features postgres"));
+}
+
+#[test]
 #[cfg(not(feature = "zookeeper"))]
 fn and_that_of_zookeeper() {
     assert!(refusal("zookeeper://host").to_string().contains("--features zookeeper"));
@@ -70,7 +76,7 @@ fn tls_to_zookeeper_is_taken_with_its_feature() {
 }
 
 #[test]
-#[cfg(all(feature = "redis", feature = "mysql", feature = "zookeeper"))]
+#[cfg(all(feature = "redis", feature = "mysql", feature = "postgres", feature = "zookeeper"))]
 fn with_a_feature_its_urls_are_taken_and_unknown_parameters_are_not() {
     for url in [
         "redis://localhost",
@@ -80,6 +86,8 @@ fn with_a_feature_its_urls_are_taken_and_unknown_parameters_are_not() {
         "mysql://user:pw@localhost/db",
         "MySQL://user:pw@localhost/db",
         "MARIADB://localhost/db",
+        "postgres://user:pw@localhost,other:5433/db",
+        "PostgreSQL://user:pw@localhost/db",
         "zookeeper://user:pw@localhost/path",
         "ZooKeeper://user:pw@localhost/path",
     ] {
@@ -93,9 +101,9 @@ fn with_a_feature_its_urls_are_taken_and_unknown_parameters_are_not() {
 }
 
 #[test]
-#[cfg(all(feature = "redis", feature = "mysql", feature = "zookeeper"))]
+#[cfg(all(feature = "redis", feature = "mysql", feature = "postgres", feature = "zookeeper"))]
 fn a_password_that_is_not_encoded_is_not_repeated_and_says_how_to_encode_it() {
-    for scheme in ["redis", "MYSQL", "zookeeper"] {
+    for scheme in ["redis", "MYSQL", "postgres", "zookeeper"] {
         for password in [
             "zq/cret", "zq#cret", "zq?cret", "12/cret", "12#cret", "12?cret", "/cret", "zq//cret",
         ] {
@@ -113,9 +121,14 @@ fn a_password_that_is_not_encoded_is_not_repeated_and_says_how_to_encode_it() {
 }
 
 #[test]
-#[cfg(all(feature = "redis", feature = "mysql", feature = "zookeeper"))]
+#[cfg(all(feature = "redis", feature = "mysql", feature = "postgres", feature = "zookeeper"))]
 fn a_duration_without_a_unit_says_how_to_write_one() {
-    for url in ["redis://host/", "mysql://host/db", "zookeeper://user:pw@host/"] {
+    for url in [
+        "redis://host/",
+        "mysql://host/db",
+        "postgres://host/db",
+        "zookeeper://user:pw@host/",
+    ] {
         for value in ["3", "3%20sekunden"] {
             let error = refusal(&format!("{url}?connect_timeout={value}")).to_string();
             assert!(

@@ -276,5 +276,17 @@ fn assert_one_cron_job(url: &str, seconds: &str) {
 #[cfg(feature = "redis")]
 mod on_redis;
 
+#[cfg(feature = "postgres")]
+#[testbed::test]
+async fn fenced_write_with_the_account_in_a_postgresql() {
+    let server = testbed::Postgres::new().start().await.expect("a server");
+    // Run again, it finds the tables and the tokens of before.
+    for _ in 0..2 {
+        let lines = run("fenced_write", &[&server.url()]);
+        assert_fenced_write(&lines);
+        assert!(lines[2].contains("the fence of \"accounts/7\""), "{lines:?}");
+    }
+}
+
 #[cfg(feature = "mysql")]
 mod on_mysql;

@@ -13,7 +13,7 @@ mod examples;
 mod fencing;
 mod flash_sale;
 mod metrics;
-#[cfg(all(feature = "redis", feature = "mysql", feature = "zookeeper"))]
+#[cfg(all(feature = "redis", feature = "mysql", feature = "postgres", feature = "zookeeper"))]
 mod moving;
 mod names;
 #[cfg(all(feature = "mysql", feature = "zookeeper", feature = "quorum"))]

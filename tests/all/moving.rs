@@ -7,22 +7,27 @@ use polylock::{FencingToken, Locker, Stale};
 /// A token that no server reaches without a floor. As the time in microseconds, it is in the year 2112.
 const AHEAD: u64 = 1 << 52;
 
+const SERVERS: [&str; 4] = ["redis", "mysql", "postgres", "zookeeper"];
+
 struct Servers {
     redis: testbed::Server,
     mysql: testbed::Server,
+    postgres: testbed::Server,
     zookeeper: testbed::Server,
 }
 
 impl Servers {
     async fn start() -> Self {
-        let (redis, mysql, zookeeper) = tokio::join!(
+        let (redis, mysql, postgres, zookeeper) = tokio::join!(
             testbed::Redis::new().start(),
             testbed::MariaDb::new().start(),
+            testbed::Postgres::new().start(),
             testbed::ZooKeeper::new().start()
         );
         Self {
             redis: redis.expect("a Redis"),
             mysql: mysql.expect("a MariaDB"),
+            postgres: postgres.expect("a PostgreSQL"),
             zookeeper: zookeeper.expect("a ZooKeeper"),
         }
     }
@@ -32,6 +37,7 @@ impl Servers {
         let url = match server {
             "redis" => self.redis.url().to_owned(),
             "mysql" => self.mysql.url().to_owned(),
+            "postgres" => self.postgres.url(),
             _ => format!("zookeeper://{}/{data}?acl=open", self.zookeeper.address()),
         };
         polylock::connect(&url).await.expect("a locker")
@@ -113,8 +119,8 @@ async fn moves(servers: &Servers, data: &Data, to: &str, is_rejected: bool) {
 #[testbed::test]
 async fn fenced_data_moves_from_each_server_to_each_other() {
     let servers = Servers::start().await;
-    for from in ["redis", "mysql", "zookeeper"] {
-        for to in ["redis", "mysql", "zookeeper"].into_iter().filter(|to| *to != from) {
+    for from in SERVERS {
+        for to in SERVERS.into_iter().filter(|to| *to != from) {
             // The tokens of ZooKeeper are smaller, and those of the others follow the clock.
             let data = Data::new(format!("{from}-to-{to}"), &servers).await;
             data.write(&servers.locker(from, &data.name).await)
@@ -136,7 +142,7 @@ async fn fenced_data_moves_from_each_server_to_each_other() {
 async fn every_server_takes_the_highest_floor_of_the_page() {
     let servers = Servers::start().await;
     let floor = FencingToken::new((1 << 63) - (1 << 56)).expect("a token");
-    for server in ["redis", "mysql", "zookeeper"] {
+    for server in SERVERS {
         let locks = servers.locker(server, "highest").await;
         let mut last = floor;
         for locks in [locks.clone().with_token_floor(floor), locks] {

@@ -165,4 +165,13 @@ fn migrate_prints_the_sql() {
     );
     assert!(sql.contains("shop_locks_fences"), "{sql}");
     assert_eq!(run("", &["migrate", "--print", "--table", "a b"]).code, Some(78));
+    for (url, print) in [("", "--print=postgres"), ("postgres://app@127.0.0.1:1/shop", "--print")] {
+        let printed = run(url, &["migrate", print, "--table", "shop_locks"]);
+        let sql = printed.output.join("\n");
+        assert_eq!(printed.code, Some(0), "{printed:?}");
+        assert!(
+            sql.contains("\"shop_locks_leases\"") && sql.contains("\"shop_locks_fences\""),
+            "{sql}"
+        );
+    }
 }

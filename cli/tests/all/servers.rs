@@ -1,4 +1,4 @@
-//! The same on MySQL and ZooKeeper, in short.
+//! The same on MySQL, PostgreSQL and ZooKeeper, in short.
 
 use crate::support::{Running, run};
 
@@ -29,6 +29,29 @@ async fn mysql() {
     let server = testbed::MariaDb::new().start().await.expect("a server");
     let url = server.url();
     assert_eq!(run(&url, &["migrate"]).code, Some(0));
+    holds_excludes_and_loses(server, &url).await;
+}
+
+#[testbed::test]
+async fn postgres() {
+    let server = testbed::Postgres::new().start().await.expect("a server");
+    let url = server.url();
+    assert_eq!(run(&url, &["migrate"]).code, Some(0));
+    let text = "echo got; sleep 60";
+    let holder = Running::start(&url, &["run", "--lock", "b", "--label", "me", "--shell", text]);
+    holder.wait_for("got");
+    let listed = run(&url, &["list"]);
+    assert!(
+        listed.code == Some(0) && listed.output.join("").contains('b'),
+        "{listed:?}"
+    );
+    let status = run(&url, &["status", "--lock", "b", "--json"]);
+    let status: serde_json::Value = serde_json::from_str(&status.output.join("\n")).expect("JSON");
+    let token = status["holders"][0]["token"].to_string();
+    let broken = run(&url, &["break", "--lock", "b", "--token", &token, "--now", "--yes"]);
+    assert_eq!(broken.code, Some(0), "{broken:?}");
+    assert_eq!(run(&url, &["run", "--lock", "b", "--try", "--", "true"]).code, Some(0));
+    drop(holder);
     holds_excludes_and_loses(server, &url).await;
 }
 

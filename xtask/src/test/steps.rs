@@ -43,12 +43,13 @@ pub(crate) enum Kind {
 
 /// All crates, the facade with every feature. Cargo unifies features over the packages that a command selects: with this
 /// selection all commands share what they build.
-const ALL: &str = "--workspace --features polylock/redis,polylock/mysql,polylock/zookeeper,polylock/quorum,polylock/tls,polylock/zookeeper-tls,polylock/zookeeper-sasl,polylock/serde,polylock/metrics,polylock/blocking";
+const ALL: &str = "--workspace --features polylock/redis,polylock/mysql,polylock/postgres,polylock/zookeeper,polylock/quorum,polylock/tls,polylock/zookeeper-tls,polylock/zookeeper-sasl,polylock/serde,polylock/metrics,polylock/blocking";
 
 /// The features of the facade, each of which must do without the others.
-const FEATURES: [&str; 10] = [
+const FEATURES: [&str; 11] = [
     "redis",
     "mysql",
+    "postgres",
     "zookeeper",
     "quorum",
     "tls",
