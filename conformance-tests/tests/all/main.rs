@@ -7,7 +7,9 @@ use harness::file::FileHarness;
 use harness::memory::MemoryHarness;
 use harness::mysql_lease::LeaseTableHarness;
 use harness::mysql_row::{Hostile, MySql9, MySql9Hostile, OverTls as MySqlOverTls, OwnMariaDb, RowLockHarness};
-use harness::postgres::{HostilePostgres, OwnPostgres, PostgresHarness};
+use harness::postgres::{
+    Hostile as PostgresHostile, OverTls as PostgresOverTls, OwnPostgres, Pooled, Postgres18, PostgresHarness,
+};
 use harness::quorum::{Dead, QuorumHarness, QuorumOfMemory};
 use harness::redis::{LeastPrivilege, OverTls, Own, Redis8, RedisHarness, Second, Third, Valkey9};
 use harness::redis_cluster::ClusterHarness;
@@ -176,6 +178,26 @@ conformance!(
     ] quorum_mysql,
     QuorumHarness<LeaseTableHarness<OwnMariaDb>, LeaseTableHarness<Hostile>, LeaseTableHarness<MySql9Hostile>>
 );
+conformance!(
+    only [
+        exclusion_between_processes
+        a_release_wakes_a_waiter
+        a_killed_process_frees_its_lock
+        a_held_lock_is_renewed
+        a_lock_taken_away_is_lost
+        a_release_whose_reply_is_lost_counts
+        tokens_grow_over_an_expiry
+        tokens_grow_under_contention
+        a_token_is_above_what_was_asked
+        an_acquire_is_dropped_after_every_poll
+        a_request_that_arrives_late_is_undone
+        readers_hold_together
+        an_outage_is_not_busy
+        a_waiter_outlasts_an_outage
+        a_turmoil_leaves_nothing
+    ] quorum_postgres,
+    QuorumHarness<PostgresHarness<PostgresHostile>, RedisHarness<Own>, LeaseTableHarness<OwnMariaDb>>
+);
 conformance!(redis, RedisHarness<Own>);
 conformance!(one_permit redis_permit, RedisHarness<Own>);
 conformance!(redis_acl, RedisHarness<LeastPrivilege>);
@@ -256,7 +278,34 @@ conformance!(mysql_lease, LeaseTableHarness<OwnMariaDb>);
 conformance!(mysql9_lease_hostile, LeaseTableHarness<MySql9Hostile>);
 conformance!(one_permit mysql_lease_permit, LeaseTableHarness<Hostile>);
 conformance!(postgres, PostgresHarness<OwnPostgres>);
-conformance!(one_permit postgres_permit, PostgresHarness<HostilePostgres>);
+conformance!(postgres_pgbouncer, PostgresHarness<Pooled>);
+conformance!(postgres18, PostgresHarness<Postgres18>);
+conformance!(postgres_hostile, PostgresHarness<PostgresHostile>);
+conformance!(one_permit postgres_permit, PostgresHarness<PostgresHostile>);
+// What depends on the connection.
+conformance!(
+    only [
+        a_second_client_is_refused
+        exclusion_between_processes
+        a_release_wakes_a_waiter
+        a_waiter_that_gives_up_is_passed_over
+        a_killed_process_frees_its_lock
+        a_held_lock_is_renewed
+        a_slow_line_loses_no_hold
+        a_release_whose_reply_is_lost_counts
+        an_acquire_is_dropped_after_every_poll
+        a_request_that_arrives_late_is_undone
+        a_shutdown_waits_for_dropped_guards
+        a_client_outlives_its_runtime
+        a_server_that_has_gone_is_unavailable
+        an_outage_is_not_busy
+        a_lost_connection_is_an_error_and_mended
+        a_waiter_outlasts_an_outage
+        a_wait_ends_in_an_outage
+        a_turmoil_leaves_nothing
+    ] postgres_tls,
+    PostgresHarness<PostgresOverTls>
+);
 conformance!(zookeeper, ZooKeeperHarness<Standalone>);
 conformance!(zookeeper39, ZooKeeperHarness<Standalone39>);
 conformance!(zookeeper_ensemble, ZooKeeperHarness<Three>);

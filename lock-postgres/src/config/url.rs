@@ -56,7 +56,7 @@ impl PostgresConfig {
         check_encoded(url)?;
         let no_url = || misconfigured(format!("this is no PostgreSQL URL: write {EXAMPLE}; {ENCODE}"));
         let (scheme, rest) = url.split_once("://").ok_or_else(no_url)?;
-        if !["postgres", "postgresql"].contains(&scheme) {
+        if !["postgres", "postgresql"].contains(&scheme.to_ascii_lowercase().as_str()) {
             return Err(no_url());
         }
         // A URL has one host.

@@ -1,126 +1,174 @@
-//! The suite on the lease tables of a PostgreSQL.
+//! The suite on a PostgreSQL, also behind a PgBouncer that lends its connections for a transaction. The clients are of a user with
+//! the least permissions; `migrate` makes their tables beforehand.
 
+use std::collections::BTreeSet;
+use std::fmt::Debug;
 use std::marker::PhantomData;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use conformance_tests::{BackendHarness, Data, Harness, NoServer, Route, ServerUse, Subject, Timing};
 use lock_core::backend::DistributedLock;
-use lock_postgres::{LeaseTableBackend, PostgresConfig, tokio_postgres};
-use testbed::{Postgres, Server};
-use tokio::sync::OnceCell;
+use lock_postgres::tokio_postgres::{Client, NoTls};
+use lock_postgres::{LeaseTableBackend, Pooler, PostgresConfig, schema};
+use testbed::{Certificates, Edition, Error, PgBouncer, Postgres, Server};
+use tokio::sync::{Mutex, OnceCell};
 
-use super::servers::UNHURRIED;
+use super::quorum::Node;
+use super::servers::{self, Started, UNHURRIED};
 
-/// Which PostgreSQL, and how clients reach it.
-pub(crate) trait Which: std::fmt::Debug + Send + Sync + 'static {
+/// Which server.
+pub(crate) trait Which: Debug + Send + Sync + 'static {
     fn server() -> Postgres;
-    fn shared() -> &'static OnceCell<Server>;
+
+    /// Whether a PgBouncer is before it.
+    const POOLED: bool = false;
+
+    /// The one that cases share.
+    fn shared() -> &'static OnceCell<Servers>;
 }
 
-/// The distribution's own.
-#[derive(Debug)]
-pub(crate) struct OwnPostgres;
+macro_rules! which {
+    ($name:ident, $server:expr $(, $pooled:ident)?) => {
+        #[derive(Debug)]
+        pub(crate) struct $name;
 
-impl Which for OwnPostgres {
-    fn server() -> Postgres {
-        Postgres::new()
-    }
+        impl Which for $name {
+            fn server() -> Postgres {
+                $server.role(USER, PASSWORD)
+            }
 
-    fn shared() -> &'static OnceCell<Server> {
-        static SERVER: OnceCell<Server> = OnceCell::const_new();
-        &SERVER
+            $(const POOLED: bool = $pooled;)?
+
+            fn shared() -> &'static OnceCell<Servers> {
+                static SHARED: OnceCell<Servers> = OnceCell::const_new();
+                &SHARED
+            }
+        }
+    };
+}
+
+which!(OwnPostgres, Postgres::new());
+which!(OverTls, Postgres::new().tls(certificates()));
+which!(Pooled, Postgres::new(), true);
+which!(Postgres18, Postgres::new().edition(Edition::Postgres18));
+which!(Hostile, Postgres::new().hostile());
+
+const USER: &str = "least";
+const PASSWORD: &str = "s3cret";
+
+fn certificates() -> &'static Certificates {
+    static CERTIFICATES: OnceLock<Certificates> = OnceLock::new();
+    CERTIFICATES.get_or_init(|| Certificates::new().expect("certificates"))
+}
+
+/// A PostgreSQL, and the PgBouncer before it.
+#[derive(Clone, Debug)]
+pub(crate) struct Servers {
+    postgres: Server,
+    pool: Option<Server>,
+}
+
+impl Started for Servers {
+    fn external(&self) -> Option<&str> {
+        self.postgres.external()
     }
 }
 
-/// One with other defaults than a lock may depend on.
-#[derive(Debug)]
-pub(crate) struct HostilePostgres;
-
-impl Which for HostilePostgres {
-    fn server() -> Postgres {
-        Postgres::new().hostile()
-    }
-
-    fn shared() -> &'static OnceCell<Server> {
-        static SERVER: OnceCell<Server> = OnceCell::const_new();
-        &SERVER
+impl Servers {
+    async fn start<W: Which>() -> Result<Self, Error> {
+        let postgres = W::server().start().await?;
+        let pool = match W::POOLED {
+            true => Some(PgBouncer::of(postgres.port()).user(USER, PASSWORD).start().await?),
+            false => None,
+        };
+        Ok(Self { postgres, pool })
     }
 }
+
+/// Six round trips, which is what a connection with TLS takes, on the slowest line of any case.
+const CONNECT: Duration = Duration::from_secs(8);
 
 #[derive(Debug)]
 pub(crate) struct PostgresHarness<W> {
+    /// As a user who may do everything.
     url: String,
+    pool: Option<String>,
+    /// The tables that were made.
+    migrated: Mutex<BTreeSet<String>>,
     /// `None` in a child process.
-    server: Option<Server>,
+    servers: Option<Servers>,
     which: PhantomData<W>,
 }
 
 #[async_trait]
 impl<W: Which> Harness for PostgresHarness<W> {
     async fn start(server: ServerUse) -> Result<Self, NoServer> {
-        let server = super::servers::server_for(server, W::shared(), || W::server().start()).await?;
+        let servers = servers::server_for(server, W::shared(), Servers::start::<W>).await?;
         Ok(Self {
-            url: server.url(),
-            server: Some(server),
+            url: servers.postgres.url(),
+            pool: servers.pool.as_ref().map(Server::url),
+            migrated: Mutex::default(),
+            servers: Some(servers),
             which: PhantomData,
         })
     }
 
     fn attach(address: &str) -> Self {
+        let mut urls = address.split(' ').map(str::to_owned);
         Self {
-            url: address.to_owned(),
-            server: None,
+            url: urls.next().expect("a split has a first part"),
+            pool: urls.next(),
+            migrated: Mutex::default(),
+            servers: None,
             which: PhantomData,
         }
     }
 
     fn address(&self) -> Option<String> {
-        Some(self.url.clone())
+        let urls: Vec<&str> = [Some(&self.url), self.pool.as_ref()]
+            .into_iter()
+            .flatten()
+            .map(String::as_str)
+            .collect();
+        Some(urls.join(" "))
     }
 
     fn timing(&self) -> Timing {
+        // As on lease tables of MySQL.
         Timing::default()
+            .with_ttl(Duration::from_secs(3))
+            .with_round_trip_percent(20)
     }
 
     async fn subject(&self, namespace: &str, route: &Route) -> Arc<dyn Subject> {
-        super::servers::subject(self.backend(namespace, route).await, route)
+        servers::subject(self.backend(namespace, route).await, route)
     }
 
     async fn take_away(&self, namespace: &str, name: &str) {
-        let sql = format!(
-            "UPDATE {namespace}_leases SET holder=NULL,expires=statement_timestamp() \
-             WHERE name=$1 AND expires>statement_timestamp()"
-        );
-        let (client, connection) = tokio_postgres::connect(&self.url, tokio_postgres::NoTls)
-            .await
-            .expect("connect to the server");
-        let settings = "SET default_transaction_read_only=off;SET default_transaction_isolation='read committed'";
-        let ended = async {
-            client.batch_execute(settings).await.expect("write");
-            client.execute(&sql, &[&name.as_bytes()]).await.expect("end the hold")
-        };
-        let ended = tokio::select! {
-            ended = ended => ended,
-            _ = connection => panic!("the connection ended"),
-        };
-        assert_eq!(ended, 1, "nobody holds {name:?}");
+        assert!(self.end_hold(namespace, name).await, "nobody holds {name:?}");
     }
 
     async fn restart(&self, data: Data) {
-        let server = self.server.as_ref().expect("the parent restarts");
+        let server = &self.servers.as_ref().expect("the parent restarts").postgres;
         let restarted = match data {
             Data::Kept => server.restart().await,
             Data::Lost => server.restart_without_data().await,
         };
         restarted.expect("restart the server");
+        if data == Data::Lost {
+            let lost = std::mem::take(&mut *self.migrated.lock().await);
+            for table in lost {
+                self.migrate(&table).await;
+            }
+        }
     }
 
     fn auxiliary_names(&self, namespace: &str, name: &str) -> Vec<String> {
         vec![
             format!("{namespace}.{name}"),
             format!("{namespace}_leases"),
-            format!("{namespace}_holders"),
             format!("{namespace}_waiters"),
             format!("\\x{name}"),
             format!("{name} "),
@@ -130,17 +178,78 @@ impl<W: Which> Harness for PostgresHarness<W> {
     }
 }
 
+impl<W: Which> PostgresHarness<W> {
+    async fn migrate(&self, table: &str) {
+        // Kept locked, so that nobody uses the tables before they are made.
+        let mut migrated = self.migrated.lock().await;
+        if !migrated.insert(table.to_owned()) {
+            return;
+        }
+        let config = PostgresConfig::from_url(&self.url).expect("testbed's URL");
+        schema::migrate(&config.with_table(table))
+            .await
+            .expect("make the tables");
+        // What the page of the crate says.
+        let grant = format!(
+            "GRANT SELECT, INSERT, UPDATE ON \"{table}_leases\" TO {USER}; \
+             GRANT SELECT, INSERT, UPDATE, DELETE ON \"{table}_holders\", \"{table}_waiters\" TO {USER}"
+        );
+        self.owner().await.batch_execute(&grant).await.expect("grant");
+    }
+
+    /// A client that may do everything, and needs no TLS.
+    async fn owner(&self) -> Client {
+        let url = match self.url.split_once("?tls=true") {
+            Some(_) => format!("postgres://postgres@{}/app", servers::hosts(&self.url)),
+            None => self.url.clone(),
+        };
+        let (client, connection) = lock_postgres::tokio_postgres::connect(&url, NoTls)
+            .await
+            .expect("connect to the server");
+        // It ends with its client.
+        tokio::spawn(connection);
+        let writing = "SET default_transaction_read_only = off; SET statement_timeout = 0; SET lock_timeout = 0";
+        client.batch_execute(writing).await.expect("prepare a client");
+        client
+    }
+}
+
 #[async_trait]
 impl<W: Which> BackendHarness for PostgresHarness<W> {
     async fn backend(&self, namespace: &str, route: &Route) -> Arc<dyn DistributedLock> {
-        let url = super::servers::url_by(route, &self.url).await;
+        self.migrate(namespace).await;
+        let url = servers::url_by(route, self.pool.as_ref().unwrap_or(&self.url)).await;
         let config = PostgresConfig::from_url(&url)
             .expect("testbed's URL")
+            .with_user(USER)
+            .with_password(PASSWORD)
             .with_table(namespace);
+        let config = match self.pool {
+            Some(_) => config.with_pooler(Pooler::Transaction),
+            None => config,
+        };
         let config = match route {
             Route::Direct => config.with_connect_timeout(UNHURRIED).with_response_timeout(UNHURRIED),
-            _ => config,
+            _ => config.with_connect_timeout(CONNECT),
         };
         Arc::new(LeaseTableBackend::new(config).expect("a valid configuration"))
+    }
+}
+
+#[async_trait]
+impl<W: Which> Node for PostgresHarness<W> {
+    async fn end_hold(&self, namespace: &str, name: &str) -> bool {
+        let owner = self.owner().await;
+        let delete = format!("DELETE FROM \"{namespace}_holders\" WHERE name = $1");
+        owner
+            .execute(&delete, &[&name.as_bytes()])
+            .await
+            .expect("end the shares");
+        let end = format!(
+            "UPDATE \"{namespace}_leases\" SET holder = NULL, label = NULL, expires = statement_timestamp() \
+             WHERE name = $1 AND expires > statement_timestamp()"
+        );
+        let ended = owner.execute(&end, &[&name.as_bytes()]).await;
+        ended.expect("end the hold") == 1
     }
 }
