@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, ValueEnum};
 use clap_complete::Shell;
+use polylock::backend::parse_duration;
 use polylock::{FencingToken, Guarantee};
 use rustix::process::Signal;
 
@@ -385,7 +386,7 @@ pub(crate) struct ExecArgs {
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
-    humantime::parse_duration(text).map_err(|_| "write it with a unit, as in 500ms, 10s, 5m or 1h".to_owned())
+    parse_duration(text).ok_or_else(|| "write it with a unit, as in 500ms, 10s, 5m or 1h".to_owned())
 }
 
 /// The signal with this name, with or without SIG, in any case.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 pub use self::verdict::Verdict;
 
+use crate::backend::parse_duration;
 use crate::error::{Error, ErrorKind, Result};
 
 mod required;
@@ -151,9 +152,9 @@ impl FromStr for Guarantee {
                 Ok(most) => Ok(Self::Permits(most)),
                 Err(_) => misconfigured(format!("`{text}` has no number of permits: write permits:5")),
             },
-            (Self::Ttl(_), Some(value)) => match humantime::parse_duration(value) {
-                Ok(ttl) => Ok(Self::Ttl(ttl)),
-                Err(_) => misconfigured(format!("`{text}` has no TTL: write ttl:1s or ttl:500ms")),
+            (Self::Ttl(_), Some(value)) => match parse_duration(value) {
+                Some(ttl) => Ok(Self::Ttl(ttl)),
+                None => misconfigured(format!("`{text}` has no TTL: write ttl:1s or ttl:500ms")),
             },
             (Self::Permits(_) | Self::Ttl(_), None) => {
                 misconfigured(format!("`{text}` lacks its value: write {}", guarantee.form()))

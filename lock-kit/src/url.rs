@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::str::FromStr;
 use std::time::Duration;
 
+use lock_core::backend::parse_duration;
 use lock_core::{Error, ErrorKind, Result};
 
 mod credentials;
@@ -54,9 +55,8 @@ pub fn check_encoded(url: &str) -> Result<()> {
 /// # Errors
 /// [`ErrorKind::Misconfigured`] for anything else.
 pub fn duration(name: &str, value: &str) -> Result<Duration> {
-    // Its error would show the value.
-    humantime::parse_duration(value)
-        .map_err(|_| misconfigured(format!("{name} in the URL is no duration: write 3s or 500ms; {ENCODE}")))
+    parse_duration(value)
+        .ok_or_else(|| misconfigured(format!("{name} in the URL is no duration: write 3s or 500ms; {ENCODE}")))
 }
 
 /// The value of a parameter that is a number.

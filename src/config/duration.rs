@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use lock_core::backend::parse_duration;
 use serde::Deserializer;
 use serde::de::{Error, Unexpected, Visitor};
 
@@ -29,9 +30,7 @@ impl<'de> Visitor<'de> for WithUnit {
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
-        let parsed = humantime::parse_duration(text);
-        parsed
-            .map(Some)
-            .map_err(|_| E::invalid_value(Unexpected::Str(text), &self))
+        let parsed = parse_duration(text).map(Some);
+        parsed.ok_or_else(|| E::invalid_value(Unexpected::Str(text), &self))
     }
 }
