@@ -248,6 +248,8 @@ without_feature!("zookeeper", zookeeper(&str, Source<'_>));
 without_feature!("quorum", quorum(&str, Source<'_>));
 without_feature!("quorum", quorum_of(&[String], Option<&QuorumOptions>, Source<'_>));
 
+#[cfg(test)]
+mod fuzz;
 mod requirements;
 mod scheme;
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 pub use self::verdict::Verdict;
 
-use crate::backend::parse_duration;
+use crate::duration::parse_duration;
 use crate::error::{Error, ErrorKind, Result};
 
 mod required;
@@ -176,5 +176,7 @@ impl Guarantee {
     }
 }
 
+#[cfg(test)]
+mod fuzz;
 #[cfg(test)]
 mod tests;

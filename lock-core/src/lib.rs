@@ -96,6 +96,7 @@ mod background;
 #[cfg_attr(docsrs, doc(cfg(feature = "blocking")))]
 pub mod blocking;
 mod credentials;
+mod duration;
 mod election;
 mod error;
 mod guarantee;

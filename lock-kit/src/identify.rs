@@ -174,6 +174,8 @@ async fn read(stream: &TcpStream, answer: &mut Vec<u8>) -> io::Result<usize> {
 }
 
 #[cfg(test)]
+mod fuzz;
+#[cfg(test)]
 mod tests {
     use super::*;
 

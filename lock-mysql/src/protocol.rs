@@ -180,6 +180,8 @@ pub(crate) fn seconds_up(duration: Duration) -> u64 {
 pub(crate) const LONGEST_SECONDS: u64 = 31_536_000;
 
 #[cfg(test)]
+mod fuzz;
+#[cfg(test)]
 mod tests {
     use super::*;
 

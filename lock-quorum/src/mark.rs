@@ -127,6 +127,8 @@ pub(crate) fn hash(address: &str) -> u32 {
 }
 
 #[cfg(test)]
+mod fuzz;
+#[cfg(test)]
 mod tests {
     use super::*;
 

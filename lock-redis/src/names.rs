@@ -199,6 +199,8 @@ fn escape(plain: &str) -> String {
 }
 
 #[cfg(test)]
+mod fuzz;
+#[cfg(test)]
 mod tests {
     use std::collections::HashMap;
 

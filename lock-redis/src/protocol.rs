@@ -223,4 +223,6 @@ fn reserves(token: FencingToken) -> bool {
 }
 
 #[cfg(test)]
+mod fuzz;
+#[cfg(test)]
 mod tests;

@@ -58,6 +58,8 @@ pub(crate) fn heartbeat(root: &str) -> String {
 }
 
 #[cfg(test)]
+mod fuzz;
+#[cfg(test)]
 mod tests {
     use std::collections::HashSet;
 

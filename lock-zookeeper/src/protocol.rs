@@ -90,6 +90,8 @@ pub(crate) fn acls(config: &ZooKeeperConfig) -> Acls<'static> {
 }
 
 #[cfg(test)]
+mod fuzz;
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 mod beside;
+mod fuzz;
 mod guarantees;
 mod peers;
 mod release;
@@ -39,6 +40,8 @@ enum Subcommands {
         #[arg(default_value = beside::BEFORE_MODES)]
         commit: String,
     },
+    /// Runs the fuzz targets, which are unit tests as well, under libFuzzer. Needs a C++ compiler
+    Fuzz(fuzz::Options),
     /// Starts the servers of the test bed, asks polylock what they keep, and writes it into docs/guarantees.md and README.md
     Guarantees,
     /// Runs cases of the conformance suite against other lock libraries, and writes docs/peers.md. Needs Go, Java with Maven, and
@@ -70,6 +73,7 @@ fn main() -> ExitCode {
     let done = match Arguments::parse().command {
         Subcommands::Servers { install } => servers::run(install),
         Subcommands::Beside { commit } => beside::run(&commit),
+        Subcommands::Fuzz(options) => fuzz::run(&options),
         Subcommands::Guarantees => guarantees::run(),
         Subcommands::Peers { options } => peers::run(&options),
         Subcommands::Release => release::run(),

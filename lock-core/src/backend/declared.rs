@@ -12,7 +12,7 @@ impl Capabilities {
         Guarantee::all(self.permits.max(2), self.shortest_ttl)
     }
 
-    /// The verdict on a guarantee that follows from the self. `None` if it depends on the server.
+    /// The verdict on a guarantee that follows from these capabilities. `None` if it depends on the server.
     pub(crate) fn verdict(&self, guarantee: Guarantee) -> Option<Verdict> {
         let (is_kept, because, instead) = match guarantee {
             Guarantee::ServerCrash
