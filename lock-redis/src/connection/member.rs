@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{ErrorKind, RedisResult, ServerErrorKind, cmd, from_redis_value, pipe};
+use redis::{ErrorKind, RedisError, RedisResult, ServerErrorKind, cmd, from_redis_value, pipe};
 use tokio::time::Instant;
 
 use super::identity::Identity;
@@ -65,7 +65,7 @@ const CLUSTER_DOWN: ErrorKind = ErrorKind::Server(ServerErrorKind::ClusterDown);
 /// The marks in slots that the server has, and those that it lacks: the first ones by their numbers.
 ///
 /// # Errors
-/// Any answer but a mark, or that another master has it. A cluster that is down must not pass for one in which this master has
+/// Any answer but a mark, or that the master lacks its slot. A cluster that is down must not pass for one in which this master has
 /// other slots: its marks would be missed and written anew, and its delay would begin again.
 async fn find(connection: &mut MultiplexedConnection, prefix: &str) -> RedisResult<Vec<Mark>> {
     let mut marks = Vec::new();
@@ -81,7 +81,7 @@ async fn find(connection: &mut MultiplexedConnection, prefix: &str) -> RedisResu
         for (key, reply) in keys.into_iter().zip(replies) {
             match reply.extract_error() {
                 Ok(mark) => marks.push((key, from_redis_value(mark)?)),
-                Err(error) if code(&error) == "MOVED" => drop(elsewhere.insert(names::slot(&key))),
+                Err(error) if is_of_slot(&error) => drop(elsewhere.insert(names::slot(&key))),
                 Err(error) => return Err(error),
             }
             if marks.len() == MARKS {
@@ -92,6 +92,15 @@ async fn find(connection: &mut MultiplexedConnection, prefix: &str) -> RedisResu
     match marks.is_empty() {
         true => Err((CLUSTER_DOWN, "this node of a cluster has no slot").into()),
         false => Ok(marks),
+    }
+}
+
+/// Whether the master only lacks the slot: another one has it, takes it over, or nobody has it. It may serve all others.
+fn is_of_slot(error: &RedisError) -> bool {
+    match code(error) {
+        "MOVED" | "ASK" => true,
+        "CLUSTERDOWN" => error.detail().is_some_and(|why| why.contains("slot not served")),
+        _ => false,
     }
 }
 
@@ -150,6 +159,8 @@ fn remaining(since: u64, now: u64, delay: Duration) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use redis::Value;
+
     use super::*;
 
     #[test]
@@ -158,6 +169,30 @@ mod tests {
         assert_eq!(remaining(1000, 1000, delay), delay);
         assert_eq!(remaining(1000, 60_999, delay), ms(1));
         assert_eq!(remaining(1000, 61_000, delay), ms(0));
+    }
+
+    #[test]
+    fn only_some_errors_are_of_one_slot() {
+        let error = |line: &str| {
+            let reply = redis::parse_redis_value(format!("-{line}\r\n").as_bytes());
+            let error = reply.and_then(Value::extract_error);
+            error.expect_err("an error")
+        };
+        for line in [
+            "MOVED 3999 127.0.0.1:6381",
+            "ASK 3999 127.0.0.1:6381",
+            "CLUSTERDOWN Hash slot not served",
+        ] {
+            assert!(is_of_slot(&error(line)), "{line}");
+        }
+        for line in [
+            "CLUSTERDOWN The cluster is down",
+            "NOPERM this user has no permissions to run the 'get' command",
+            "LOADING Redis is loading the dataset in memory",
+            "ERR something else",
+        ] {
+            assert!(!is_of_slot(&error(line)), "{line}");
+        }
     }
 
     /// As a master of one slot answers.
