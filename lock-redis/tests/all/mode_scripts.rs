@@ -163,7 +163,7 @@ async fn the_formats_stay_as_they_are() {
 }
 
 #[testbed::test]
-async fn an_exclusive_pair_sends_six_commands_and_a_shared_pair_the_same_beside_many() {
+async fn an_exclusive_pair_sends_seven_commands_and_a_shared_pair_the_same_beside_many() {
     let Some(mut scripts) = scripts().await else { return };
     let commands = |scripts: &mut Scripts| {
         let stats = scripts.link.ask(&["INFO", "commandstats"]).text();
@@ -183,7 +183,7 @@ async fn an_exclusive_pair_sends_six_commands_and_a_shared_pair_the_same_beside_
         assert_eq!(scripts.run("end", &release(&held).all()).int(), 1);
         commands(scripts) - before
     };
-    assert_eq!(pair(&mut scripts, "x"), 6);
+    assert_eq!(pair(&mut scripts, "x"), 7);
     for (mode, beside) in [("s", 16), ("p1/1000", 19)] {
         let mut sent = Vec::new();
         for reader in 0..100 {
