@@ -68,7 +68,7 @@ impl Known {
 
     /// The name was found taken.
     pub fn note_taken(&mut self, name: &LockName, now: Instant) {
-        if self.taken.len() >= 1024 {
+        if self.taken.len() >= 1024 && !self.taken.contains_key(name) {
             self.taken.retain(|_, until| now < *until);
         }
         self.taken.insert(name.clone(), now + rules::KNOWN_TAKEN);
