@@ -19,6 +19,7 @@ pub(crate) enum Backend {
     RedisCluster,
     MysqlRow,
     MysqlLease,
+    PostgresLease,
     Zookeeper,
     /// Three servers.
     ZookeeperEnsemble,
@@ -29,12 +30,13 @@ pub(crate) enum Backend {
 }
 
 impl Backend {
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::Redis,
         Self::RedisSentinel,
         Self::RedisCluster,
         Self::MysqlRow,
         Self::MysqlLease,
+        Self::PostgresLease,
         Self::Zookeeper,
         Self::ZookeeperEnsemble,
         Self::Quorum3,
@@ -47,9 +49,12 @@ impl Backend {
             Self::Redis => Duration::from_millis(500),
             // Each renewal is a write; a quorum waits a sixth of it for a silent node, and a master a twelfth for its replicas; and a
             // slot's keys take their time to move.
-            Self::MysqlLease | Self::RedisSentinel | Self::RedisCluster | Self::Quorum3 | Self::Quorum5 => {
-                Duration::from_secs(1)
-            }
+            Self::MysqlLease
+            | Self::PostgresLease
+            | Self::RedisSentinel
+            | Self::RedisCluster
+            | Self::Quorum3
+            | Self::Quorum5 => Duration::from_secs(1),
             Self::MysqlRow | Self::Zookeeper | Self::ZookeeperEnsemble => Duration::from_secs(2),
         }
     }
@@ -61,6 +66,7 @@ impl Backend {
             | Self::RedisSentinel
             | Self::RedisCluster
             | Self::MysqlLease
+            | Self::PostgresLease
             | Self::Quorum3
             | Self::Quorum5 => Duration::from_millis(100),
             Self::MysqlRow => Duration::from_secs(1),
@@ -100,15 +106,15 @@ impl Backend {
         self.is_quorum() || self == Self::RedisSentinel
     }
 
-    pub(crate) fn is_mysql(self) -> bool {
-        matches!(self, Self::MysqlRow | Self::MysqlLease)
+    pub(crate) fn is_sql(self) -> bool {
+        matches!(self, Self::MysqlRow | Self::MysqlLease | Self::PostgresLease)
     }
 
     /// Whether a hold is a row with an expiry, which outlasts connections and depends on the server's clock.
     pub(crate) fn is_lease(self) -> bool {
         matches!(
             self,
-            Self::Redis | Self::RedisSentinel | Self::RedisCluster | Self::MysqlLease
+            Self::Redis | Self::RedisSentinel | Self::RedisCluster | Self::MysqlLease | Self::PostgresLease
         )
     }
 }

@@ -34,6 +34,7 @@ from!(
     serde_json::Error,
     lock_core::Error,
     lock_mysql::sqlx::Error,
+    lock_postgres::tokio_postgres::Error,
     lock_redis::redis::RedisError,
     testbed::Error,
 );

@@ -85,8 +85,15 @@ const SENTINEL: &[Backend] = &[Backend::RedisSentinel];
 const REPLICATED: &[Backend] = &[Backend::RedisSentinel, Backend::RedisCluster];
 const ROW_AND_REPLICATED: &[Backend] = &[Backend::MysqlRow, Backend::RedisSentinel, Backend::RedisCluster];
 const MYSQL: &[Backend] = &[Backend::MysqlRow, Backend::MysqlLease];
+const SQL: &[Backend] = &[Backend::MysqlRow, Backend::MysqlLease, Backend::PostgresLease];
 /// Those whose holds are rows or keys that expire by the server's wall clock.
-const BY_CLOCKS: &[Backend] = &[Backend::Redis, Backend::MysqlLease, Backend::Quorum3, Backend::Quorum5];
+const BY_CLOCKS: &[Backend] = &[
+    Backend::Redis,
+    Backend::MysqlLease,
+    Backend::PostgresLease,
+    Backend::Quorum3,
+    Backend::Quorum5,
+];
 
 const EVERYWHERE: Facts = Facts {
     only: None,
@@ -119,6 +126,7 @@ const BUT_ENSEMBLE: &[Backend] = &[
     Backend::Redis,
     Backend::MysqlRow,
     Backend::MysqlLease,
+    Backend::PostgresLease,
     Backend::Zookeeper,
     Backend::Quorum3,
     Backend::Quorum5,
@@ -127,6 +135,7 @@ const BUT_ZOOKEEPER: &[Backend] = &[
     Backend::Redis,
     Backend::MysqlRow,
     Backend::MysqlLease,
+    Backend::PostgresLease,
     Backend::Quorum3,
     Backend::Quorum5,
 ];
@@ -190,12 +199,12 @@ faults! {
         ..EVERYWHERE
     };
     /// The server ends what its connections execute, again and again: also those that wait for a lock.
-    QueryKill: Facts { only: Some((MYSQL, "only MySQL has a command for it")), ..EVERYWHERE };
+    QueryKill: Facts { only: Some((SQL, "only SQL servers have a command for it")), ..EVERYWHERE };
     /// The server is locked against writes for longer than a lease, as for a backup.
-    ReadLock: Facts { only: Some((MYSQL, "only MySQL has a command for it")), ..EVERYWHERE };
+    ReadLock: Facts { only: Some((SQL, "only SQL servers have a command for it")), ..EVERYWHERE };
     /// The server has no connection to spare, and processes need new ones.
     ConnectionsFull: Facts {
-        only: Some((MYSQL, "only MySQL counts its connections")),
+        only: Some((MYSQL, "only MySQL can be given another limit while it runs")),
         effects: &[CutsConnections],
         ..EVERYWHERE
     };
@@ -207,7 +216,7 @@ faults! {
     };
     /// There is no room on the server's disk: no file can become larger. The server refuses writes, or ends.
     DiskFull: Facts {
-        only: Some((ON_DISK, "its servers do not write to a disk that can be filled")),
+        only: Some((ON_DISK, "its servers write to no disk that can be filled, or end when it is full")),
         needs: Some(Needs::Disk),
         effects: &[CutsConnections],
         ..EVERYWHERE

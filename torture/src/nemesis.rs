@@ -26,6 +26,7 @@ mod ensemble;
 mod injection;
 mod link;
 mod mysql;
+mod postgres;
 mod process;
 mod quorum;
 mod redis;

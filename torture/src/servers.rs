@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use testbed::{Clock, Cluster, Disk, Ensemble, MariaDb, Server, Watched, ZooKeeper};
+use testbed::{Clock, Cluster, Disk, Ensemble, MariaDb, Postgres, Server, Watched, ZooKeeper};
 
 use crate::backend::Backend;
 use crate::config::RunConfig;
@@ -15,12 +15,13 @@ pub(crate) use self::client::backend;
 
 mod client;
 mod inspection;
+mod postgres;
 mod redis_server;
 
 /// Before all names of a run.
 pub(crate) const REDIS_PREFIX: &str = "torture:";
-/// The table of a run on a MySQL.
-const TABLE: &str = "torture";
+/// The table of a run on a MySQL or PostgreSQL.
+pub(crate) const TABLE: &str = "torture";
 
 /// After so many ticks, more than a session has, the servers of an ensemble notice that one of them is silent.
 const SYNC_LIMIT: u32 = 6;
@@ -83,6 +84,13 @@ impl LockServer {
                     mysql = mysql.disk(disk);
                 }
                 mysql.start().await?
+            }
+            Backend::PostgresLease => {
+                let mut postgres = Postgres::new();
+                if let Some(clock) = &clock {
+                    postgres = postgres.clock(clock);
+                }
+                postgres.start().await?
             }
             Backend::Zookeeper => ZooKeeper::new().tick(config.backend.tick()).start().await?,
             Backend::ZookeeperEnsemble => {

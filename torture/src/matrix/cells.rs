@@ -83,7 +83,7 @@ pub(crate) fn cells(long: bool) -> Vec<Cell> {
                 };
                 add(&format!("modes-{}", names.join("-")), modes);
             }
-            if backend.is_mysql() {
+            if backend.is_sql() {
                 let stopped = RunConfig {
                     procs: 8,
                     locks: 1,
@@ -195,7 +195,7 @@ fn durable(all: RunConfig) -> Vec<(String, RunConfig)> {
 /// What breaks while names are also held by readers and by permits.
 fn modes(backend: Backend) -> &'static [&'static [Fault]] {
     match backend {
-        Backend::Redis | Backend::MysqlLease => MODES,
+        Backend::Redis | Backend::MysqlLease | Backend::PostgresLease => MODES,
         // A server that is killed may be replaced by one that lacks something.
         Backend::RedisSentinel | Backend::RedisCluster => &MODES[..5],
         Backend::MysqlRow => &MODES[..4],

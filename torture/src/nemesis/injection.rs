@@ -11,7 +11,7 @@ use crate::process::WorkerProcess;
 use crate::servers::LockServer;
 
 use super::context::{Context, Struck};
-use super::{cluster, ensemble, link, mysql, process, quorum, redis, sentinel, server};
+use super::{cluster, ensemble, link, mysql, postgres, process, quorum, redis, sentinel, server};
 
 /// Injects a fault into such a target, lets it last, and heals it.
 pub(super) enum Injection {
@@ -44,8 +44,8 @@ impl Injection {
             Fault::ClockRate => Self::Server(|context, target| Box::pin(server::clock_faster(context, target))),
             Fault::ScriptFlush => Self::Server(|context, target| Box::pin(redis::script_flush(context, target))),
             Fault::ClientKill => Self::Server(|context, target| Box::pin(client_kill(context, target))),
-            Fault::QueryKill => Self::Server(|context, target| Box::pin(mysql::query_kill(context, target))),
-            Fault::ReadLock => Self::Server(|context, target| Box::pin(mysql::read_lock(context, target))),
+            Fault::QueryKill => Self::Server(|context, target| Box::pin(query_kill(context, target))),
+            Fault::ReadLock => Self::Server(|context, target| Box::pin(read_lock(context, target))),
             Fault::ConnectionsFull => {
                 Self::Server(|context, target| Box::pin(mysql::connections_full(context, target)))
             }
@@ -86,9 +86,24 @@ async fn disk_full(context: &mut Context, server: &LockServer) -> Result<Struck>
     }
 }
 
+async fn query_kill(context: &mut Context, server: &LockServer) -> Result<Struck> {
+    match context.targets.config.backend {
+        Backend::PostgresLease => postgres::query_kill(context, server).await,
+        _ => mysql::query_kill(context, server).await,
+    }
+}
+
+async fn read_lock(context: &mut Context, server: &LockServer) -> Result<Struck> {
+    match context.targets.config.backend {
+        Backend::PostgresLease => postgres::read_lock(context, server).await,
+        _ => mysql::read_lock(context, server).await,
+    }
+}
+
 async fn client_kill(context: &mut Context, server: &LockServer) -> Result<Struck> {
     match context.targets.config.backend {
         Backend::MysqlRow | Backend::MysqlLease => mysql::client_kill(context, server).await,
+        Backend::PostgresLease => postgres::client_kill(context, server).await,
         _ => redis::client_kill(context, server).await,
     }
 }

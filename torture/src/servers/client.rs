@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use lock_core::backend::DistributedLock;
 use lock_mysql::{MySqlConfig, Strategy};
+use lock_postgres::PostgresConfig;
 use lock_quorum::{QuorumBackend, QuorumConfig};
 use lock_redis::{RedisBackend, RedisConfig};
 use lock_zookeeper::{HeartbeatKind, ZooKeeperBackend, ZooKeeperConfig};
@@ -47,6 +48,7 @@ pub(crate) fn backend(
             let leases = MySqlConfig::from_url(url)?.with_strategy(Strategy::Lease);
             lock_mysql::backend(leases.with_table(TABLE))?
         }
+        Backend::PostgresLease => lock_postgres::backend(PostgresConfig::from_url(url)?.with_table(TABLE))?,
         Backend::Zookeeper | Backend::ZookeeperEnsemble => {
             let mut zookeeper = ZooKeeperConfig::from_url(url)?.with_root("/torture");
             if config.has(Effect::PartsLeader) {

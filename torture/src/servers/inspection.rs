@@ -5,10 +5,11 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use lock_mysql::sqlx::{self, AssertSqlSafe, Connection, Row};
+use lock_postgres::tokio_postgres;
 use lock_redis::redis;
 
 use super::redis_server::connect;
-use super::{LockServer, TABLE};
+use super::{LockServer, TABLE, postgres};
 use crate::backend::Backend;
 use crate::error::{Error, Result};
 
@@ -49,6 +50,7 @@ impl LockServer {
                 left.extend(self.leases().await?);
                 left
             }
+            Backend::PostgresLease => postgres::leftovers(&self.postgres().await?).await?,
             Backend::Zookeeper | Backend::ZookeeperEnsemble => match self.zookeeper(0, "zk_ephemerals_count")? {
                 0 => Vec::new(),
                 count => vec![format!("{count} ephemeral nodes")],
@@ -87,6 +89,7 @@ impl LockServer {
                 let row = sqlx::query(ask).fetch_one(&mut connection).await?;
                 usize::try_from(row.try_get::<i64, _>(0)?).unwrap_or(0)
             }
+            Backend::PostgresLease => postgres::connections(&self.postgres().await?).await?,
             Backend::Zookeeper | Backend::ZookeeperEnsemble => {
                 let each = (0..self.count()).map(|index| self.zookeeper(index, "zk_num_alive_connections"));
                 each.sum::<Result<usize>>()?
@@ -123,6 +126,7 @@ impl LockServer {
                 let row = sqlx::query("SELECT VERSION()").fetch_one(&mut connection).await?;
                 row.try_get(0)?
             }
+            Backend::PostgresLease => postgres::version(&self.postgres().await?).await?,
             Backend::Zookeeper | Backend::ZookeeperEnsemble => {
                 let answer = self.zookeeper_says(0)?;
                 let version = answer.lines().find_map(|line| line.strip_prefix("zk_version"));
@@ -135,6 +139,14 @@ impl LockServer {
     /// A connection of its own, past all proxies.
     pub(crate) async fn mysql(&self) -> Result<sqlx::mysql::MySqlConnection> {
         Ok(sqlx::mysql::MySqlConnection::connect(&self.server.url()).await?)
+    }
+
+    /// The same to a PostgreSQL.
+    pub(crate) async fn postgres(&self) -> Result<tokio_postgres::Client> {
+        let (client, connection) = tokio_postgres::connect(&self.server.url(), tokio_postgres::NoTls).await?;
+        // It ends with the client, whose requests report its errors.
+        tokio::spawn(connection);
+        Ok(client)
     }
 
     /// Transactions that are open on a MySQL.

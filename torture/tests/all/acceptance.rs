@@ -29,15 +29,16 @@ const ACCEPTANCE: &str = "
 12 redis_kill9_volatile ci redis/server-lose lock-redis::each_run_of_a_server_is_warned_of_once
 13 redis_failover_stale ci redis/failover redis-sentinel/stale-replica-acknowledged redis-cluster/stale-replica-delayed \
    lock-redis::a_promoted_replica_waits_and_has_live_holds_put_back
-14 mysqld_kill9 ci mysql-row/server-kill mysql-lease/server-kill lock-mysql::a_killed_server_is_noticed_and_a_restarted_one_used
+14 mysqld_kill9 ci mysql-row/server-kill mysql-lease/server-kill postgres-lease/server-kill \
+   lock-mysql::a_killed_server_is_noticed_and_a_restarted_one_used
 15 zk_leader_kill ci zookeeper-ensemble/leader-kill lock-zookeeper::a_hold_and_a_place_survive_the_end_of_the_leader
 16 zk_session_expiry ci zookeeper/hole lock-zookeeper::an_expired_session_is_replaced
 17 server_clock_fwd ci redis/clock mysql-lease/clock \
    lock-mysql::no_hold_ends_early_or_late_when_the_time_zone_changes_its_offset
-18 server_clock_back ci mysql-lease/clock-back-for-good redis/late-and-killed redis/clock-back-for-good redis/clock-back \
+18 server_clock_back ci mysql-lease/clock-back-for-good postgres-lease/clock-back-for-good redis/late-and-killed redis/clock-back-for-good redis/clock-back \
    lock-redis::a_clock_set_back_lengthens_no_hold_and_whoever_asks_shortens_none
 19 client_clock_jump impossible - leases use the monotonic clock, which nobody can set; no wall clock is read
-20 clock_rate ci redis/clock-rate mysql-lease/clock-rate
+20 clock_rate ci redis/clock-rate mysql-lease/clock-rate postgres-lease/clock-rate
 21 cancel_everywhere ci conformance-tests::an_acquire_is_dropped_after_every_poll \
    conformance-tests::an_acquire_is_dropped_before_every_reply
 22 runtime_drop ci conformance-tests::a_guard_that_outlives_its_runtime_ends \

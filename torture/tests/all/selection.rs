@@ -133,8 +133,8 @@ fn mysql_row() {
 
 /// Three stopped waiters cost the others a ttl each at most.
 #[testbed::test]
-fn mysql_stopped_waiters() {
-    for backend in ["mysql-row", "mysql-lease"] {
+fn stopped_waiters_of_sql_servers() {
+    for backend in ["mysql-row", "mysql-lease", "postgres-lease"] {
         kept_under(&[
             "--backend",
             backend,
@@ -157,6 +157,16 @@ fn mysql_lease() {
         "server-kill,read-lock,disk-full,connections-full,clock-back-for-good,clock-rate",
     ] {
         kept_under(&["--backend", "mysql-lease", "--nemesis", faults]);
+    }
+}
+
+#[testbed::test]
+fn postgres_lease() {
+    for faults in [
+        "stop,kill,hole,oneway,reset,reply-loss,client-kill,query-kill",
+        "server-kill,read-lock,clock-back-for-good,clock-rate",
+    ] {
+        kept_under(&["--backend", "postgres-lease", "--nemesis", faults]);
     }
 }
 

@@ -1,0 +1,39 @@
+//! Looks into a PostgreSQL.
+
+use lock_postgres::tokio_postgres::Client;
+
+use super::TABLE;
+use crate::error::Result;
+
+/// Open transactions, and rows that say that somebody has a name or waits for it.
+pub(super) async fn leftovers(client: &Client) -> Result<Vec<String>> {
+    let ask = format!(
+        "SELECT 'transaction of process '||pid FROM pg_stat_activity WHERE xact_start IS NOT NULL \
+         AND backend_type='client backend' AND pid<>pg_backend_pid() \
+         UNION ALL SELECT concat('lease of ',encode(name,'escape'),' for ',holder,' until ',expires) FROM {TABLE}_leases \
+         WHERE holder IS NOT NULL AND expires>clock_timestamp() \
+         UNION ALL SELECT concat('share of ',encode(name,'escape'),' for ',holder,' until ',expires) FROM {TABLE}_holders \
+         WHERE expires>clock_timestamp() \
+         UNION ALL SELECT concat('entry of ',holder,' for ',encode(name,'escape'),' until ',expires) FROM {TABLE}_waiters \
+         WHERE expires>clock_timestamp() \
+         UNION ALL SELECT concat('mark of a waiter for ',encode(name,'escape'),' until ',wanted) FROM {TABLE}_leases \
+         WHERE wanted>clock_timestamp()"
+    );
+    let rows = client.query(&ask, &[]).await?;
+    rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
+}
+
+pub(super) async fn connections(client: &Client) -> Result<usize> {
+    let ask = "SELECT count(*) FROM pg_stat_activity WHERE backend_type='client backend' AND pid<>pg_backend_pid()";
+    let count: i64 = client.query_one(ask, &[]).await?.try_get(0)?;
+    Ok(usize::try_from(count).unwrap_or(0))
+}
+
+pub(super) async fn version(client: &Client) -> Result<String> {
+    let version: String = client
+        .query_one("SELECT current_setting('server_version')", &[])
+        .await?
+        .try_get(0)?;
+    let number = version.split(' ').next().unwrap_or_default();
+    Ok(format!("PostgreSQL {number}"))
+}
