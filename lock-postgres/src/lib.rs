@@ -25,10 +25,11 @@
 //! one transaction alone, and no lease.
 //!
 //! # Server settings
-//! - PostgreSQL 12 or later; tested with 15.
+//! - PostgreSQL 12 or later; tested with 15 and 18.
 //! - `fsync=on`, `full_page_writes=on`: otherwise a crash may forget the last grants, and grant them to others. [`Checks`] warns of
 //!   it or refuses it.
-//! - `max_connections` is large enough: three for each process at most.
+//! - `max_connections` is large enough: three for each process, and more while a synchronous standby is away. See
+//!   [the limits](LeaseTableBackend#limits).
 //! - Nothing else needs to be set. Each connection sets its own `default_transaction_isolation`, `default_transaction_read_only`,
 //!   `statement_timeout`, `lock_timeout`, `idle_in_transaction_session_timeout`, `idle_session_timeout`, `transaction_timeout`,
 //!   `timezone`, `plan_cache_mode` and `jit`, and `synchronous_commit=on` unless that is `remote_apply`.
@@ -36,6 +37,8 @@
 //! # Behind a pooler
 //! A pooler that gives each client a connection of its own needs nothing. With one that may give each transaction another
 //! connection, such as PgBouncer with `pool_mode=transaction`, set `pooler=transaction`:
+//! - Do not leave it out. Without it, polylock changes settings of connections that are not its own, and a PgBouncer before 1.21 may
+//!   execute the prepared statement of another process in the place of the right one.
 //! - polylock changes no setting of a connection, since it might be somebody else's. Have an administrator set those that differ:
 //!   `ALTER ROLE app SET default_transaction_isolation='read committed'` (polylock refuses any other) and
 //!   `ALTER ROLE app SET lock_timeout='1s'`.
@@ -50,8 +53,8 @@
 //! # For DBAs
 //! To see who has a lease, `SELECT encode(name,'escape'),encode(label,'escape'),holder,expires,token FROM polylock_leases WHERE
 //! expires>now()`. If `kind` is not 0, those who share the name are in `polylock_holders`. Those who wait are in
-//! `polylock_waiters`, in the order of `place`. To end a lease by force, set `holder` to `NULL` and `expires` to `now()`: its holder learns
-//! of it at its next renewal, and until then only fencing protects the resource. Do not delete the row, which keeps the last token.
+//! `polylock_waiters`, in the order of `place`. To end a lease by force, set `holder` to `NULL` and `expires` to `now()`, in a
+//! transaction of that one statement: its holder learns of it at its next renewal, and until then only fencing protects the resource. Do not delete the row, which keeps the last token.
 //!
 //! # Permissions needed
 //! `SELECT`, `INSERT` and `UPDATE` on `{table}_leases`; these and `DELETE` on `{table}_holders` and `{table}_waiters`; `USAGE` on their

@@ -41,7 +41,8 @@ use crate::protocol::answers::{page, status};
 /// - Whatever lets nobody write for longer than its TTL, as it cannot be renewed: a full disk, a synchronous standby that does not
 ///   answer, or `LOCK TABLE` and `ALTER TABLE` on the table of leases.
 /// - The promotion of an asynchronous standby that lacks its grant. With `synchronous_standby_names` the server grants nothing that the
-///   standby does not have.
+///   standby does not have, unless somebody cancels the wait for the standby (`pg_cancel_backend`), or `pooler=transaction` leaves a
+///   weaker `synchronous_commit` in place.
 ///
 /// # Fencing
 /// A token is the server's clock in microseconds, or larger than the row's last token if that is larger. The row keeps
@@ -51,8 +52,11 @@ use crate::protocol::answers::{page, status};
 /// # Limits
 /// - Two connections for each process, whatever it holds, and a third one while anybody waits.
 /// - A transaction of somebody else that keeps a name's row locked keeps that name from being acquired and renewed. Such a request
-///   fails after a second, which delays those behind it once. Renewals then leave locked rows out for a minute, so that one row
-///   does not delay the others.
+///   fails after a second, and delays those behind it. Renewals of exclusive holds then leave locked rows out for a minute. Acquires,
+///   releases and renewals of readers and permits wait each time: while many ask for the locked name, holds of other names
+///   can be lost.
+/// - While a synchronous standby does not answer, each request that is given up leaves a connection at the server until the standby is
+///   back: one every five seconds for each process.
 /// - Before PostgreSQL 19, each `NOTIFY` wakes all sessions of the database that listen. So a process listens only while it waits.
 /// - A transaction that stays open for minutes keeps the server from removing dead versions of rows, in all tables. A name that is
 ///   taken a thousand times a second is then served slower and slower, until that transaction ends.

@@ -232,12 +232,13 @@ fn ask(leases: &str) -> String {
     )
 }
 
+/// A name that was released while this waited for its row is free: its release has called nobody, so nobody must wait for it.
 fn queue(leases: &str, waiters: &str) -> String {
     let lasts = micros("$4");
     format!(
         "WITH c AS MATERIALIZED (SELECT set_config('synchronous_commit','off',true)),\
          l AS (UPDATE {leases} SET wanted=GREATEST({MARK},{NOW}+{lasts}),last_place=last_place+1 FROM c \
-         WHERE name=$1 AND (expires>{EARLIER_CLOCK} OR {MARK}>{NOW}) AND NOT $2=ANY(dead) RETURNING last_place) \
+         WHERE name=$1 AND (expires>clock_timestamp() OR {MARK}>{NOW}) AND NOT $2=ANY(dead) RETURNING last_place) \
          INSERT INTO {waiters} (name,place,holder,channel,kind,permits,\"of\",label,since,expires) \
          SELECT $1,last_place,$2,$5,$6,$7,$8,$3,{NOW},{NOW}+{lasts} FROM l RETURNING place"
     )
@@ -259,6 +260,7 @@ fn turn(leases: &str, waiters: &str) -> String {
     )
 }
 
+/// Two callers may renew one hold at once, with a TTL each: the longest counts.
 fn renew(leases: &str, skip: &str) -> String {
     let ttl = micros("r.ttl");
     let (locked, and_locked) = match skip {
@@ -272,7 +274,8 @@ fn renew(leases: &str, skip: &str) -> String {
         ),
     };
     format!(
-        "WITH r AS MATERIALIZED (SELECT * FROM unnest($1,$2,$3) AS r(name,holder,ttl)),{locked}\
+        "WITH r AS MATERIALIZED (SELECT name,holder,max(ttl) AS ttl FROM unnest($1,$2,$3) AS r(name,holder,ttl) GROUP BY name,holder),\
+         {locked}\
          u AS (UPDATE {leases} l SET term=GREATEST(l.term,{ttl}),\
          expires=GREATEST(LEAST(l.expires,clock_timestamp()+l.term),{NOW}+{ttl}) FROM r \
          WHERE l.name=r.name AND l.holder=r.holder AND l.kind=0 AND l.expires>{NOW}{and_locked} RETURNING l.holder) \

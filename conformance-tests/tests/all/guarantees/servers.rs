@@ -12,6 +12,7 @@ use lock_zookeeper::{ZooKeeperBackend, ZooKeeperConfig};
 use testbed::{Edition, Error, MariaDb, Redis};
 
 use crate::harness::mysql_row::{MySql9, OwnMariaDb, RowLockHarness};
+use crate::harness::postgres::{OwnPostgres, Postgres18, PostgresHarness};
 use crate::harness::quorum::QuorumHarness;
 use crate::harness::redis::{Own, Redis8, RedisHarness, Second, Third, Valkey9};
 use crate::harness::zookeeper::{Standalone, Standalone39, Three, ZooKeeperHarness};
@@ -83,6 +84,13 @@ pub(super) static SERVERS: &[Server] = &[
         cells: &[("server-crash", "mysql-lease/server-kill")],
         ask: || Box::pin(leases(MariaDb::new())),
         versions: &[|| Box::pin(leases(MariaDb::new().edition(Edition::MySql9)))],
+    },
+    Server {
+        title: "PostgreSQL",
+        suite: "postgres",
+        cells: &[("server-crash", "postgres-lease/server-kill")],
+        ask: || Box::pin(by_harness::<PostgresHarness<OwnPostgres>>()),
+        versions: &[|| Box::pin(by_harness::<PostgresHarness<Postgres18>>())],
     },
     Server {
         title: "ZooKeeper, one server",

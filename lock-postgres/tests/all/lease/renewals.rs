@@ -23,6 +23,23 @@ async fn those_of_one_turn_are_one_statement() {
     assert_eq!(fixture.number(RENEWING).await, 2, "1,000 and 100");
 }
 
+/// As an extension and the periodic renewal may come together.
+#[testbed::test]
+async fn of_two_renewals_of_one_hold_the_longest_counts() {
+    let fixture = Fixture::shared().await;
+    let backend = fixture.backend();
+    let held = grant(&backend, "a", secs(60)).await;
+    for (one, other) in [(secs(70), secs(7200)), (secs(14_400), secs(70))] {
+        let (one, other) = tokio::join!(held.hold.renew(one), held.hold.renew(other));
+        assert!(matches!(
+            (one.unwrap(), other.unwrap()),
+            (Renewal::Renewed(_), Renewal::Renewed(_))
+        ));
+    }
+    let left = "SELECT extract(epoch from expires-now())::bigint FROM {}_leases";
+    assert!(fixture.number(left).await > 14_000);
+}
+
 #[testbed::test]
 async fn a_lost_hold_and_a_locked_row_keep_no_other_from_being_renewed() {
     let fixture = Fixture::shared().await;
