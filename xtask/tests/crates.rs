@@ -101,5 +101,5 @@ fn published_crates_have_what_a_registry_wants() {
         }
         count += 1;
     }
-    assert_eq!(count, 10);
+    assert_eq!(count, 11);
 }

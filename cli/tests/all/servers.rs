@@ -47,8 +47,8 @@ async fn postgres() {
     );
     let status = run(&url, &["status", "--lock", "b", "--json"]);
     let status: serde_json::Value = serde_json::from_str(&status.output.join("\n")).expect("JSON");
-    let token = status["holders"][0]["token"].to_string();
-    let broken = run(&url, &["break", "--lock", "b", "--token", &token, "--now", "--yes"]);
+    let token = status["holders"][0]["token"].as_str().expect("a token");
+    let broken = run(&url, &["break", "--lock", "b", "--token", token, "--now", "--yes"]);
     assert_eq!(broken.code, Some(0), "{broken:?}");
     assert_eq!(run(&url, &["run", "--lock", "b", "--try", "--", "true"]).code, Some(0));
     drop(holder);

@@ -14,7 +14,7 @@ const TARGETS: [&str; 2] = ["aarch64-apple-darwin", "x86_64-pc-windows-msvc"];
 const CHECKED: [(&str, &str); 3] = [
     (
         "1.89",
-        "check -p polylock -p conformance-tests --features redis,zookeeper,tls,zookeeper-tls,serde,metrics,blocking",
+        "check -p polylock -p conformance-tests --features redis,postgres,zookeeper,tls,zookeeper-tls,serde,metrics,blocking",
     ),
     ("1.94", "check -p polylock --all-features"),
     ("1.94", "check -p polylock-cli"),
