@@ -75,10 +75,10 @@ pub mod mysql {
     };
 }
 
-/// Locks in PostgreSQL, fenced data there, and locks of a transaction. Needs the feature `postgres`.
+/// Leases in PostgreSQL, fenced data there, and advisory locks of a transaction. Needs the feature `postgres`.
 ///
-/// What this backend guarantees, its limits, and the server settings and permissions that it needs: [`lock_postgres`]. That
-/// crate also re-exports the driver, in whose transactions a [`Fence`](postgres::Fence) is entered.
+/// There are no advisory locks of a session. Its guarantees, limits, server settings and permissions: [`lock_postgres`]. That crate
+/// also re-exports the driver, in whose transactions a [`Fence`](postgres::Fence) is entered.
 #[cfg(feature = "postgres")]
 #[cfg_attr(docsrs, doc(cfg(feature = "postgres")))]
 pub mod postgres {
