@@ -81,7 +81,7 @@ fn proofs(answers: &[Answer]) -> String {
 
 /// A row of the README's table: the first server whose title begins like this, when to choose it, and when the lock of a process that
 /// crashed is free.
-const CHOICES: [(&str, &str, &str); 7] = [
+const CHOICES: [(&str, &str, &str); 8] = [
     ("Redis, Valkey", "locks are many or short", "after the TTL"),
     (
         "Redis (`restart_delay",
@@ -103,6 +103,7 @@ const CHOICES: [(&str, &str, &str); 7] = [
         "you run one already, and hold many locks, or long ones",
         "after the TTL",
     ),
+    ("PostgreSQL", "you run one already", "after the TTL"),
     (
         "ZooKeeper, ensemble of three (`heartbeat",
         "locks must survive the loss of a server",
