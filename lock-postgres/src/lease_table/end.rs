@@ -33,10 +33,9 @@ impl Shared {
         let connection = self.keeping.connection().await?;
         let buries = self.claims.may_overtake(holder, &connection.number());
         let is_exclusive = request.mode() == Mode::Exclusive && !self.downgrades.contains(holder);
-        let ended = match (is_exclusive, buries) {
-            (true, true) => self.bury(&connection, name, holder).await?,
-            (true, false) => self.end(&connection, name, holder).await?,
-            (false, buries) => self.end_any(&connection, name, holder, buries).await?,
+        let ended = match is_exclusive && !buries {
+            true => self.end(&connection, name, holder).await?,
+            false => self.end_any(&connection, name, holder, buries).await?,
         };
         self.claims.remove(holder);
         if ended.is_wanted {
@@ -70,7 +69,7 @@ impl Shared {
         };
         if self.claims.may_overtake(holder, &connection.number()) {
             // One that comes now or later is undone, and takes no effect.
-            let buried = self.bury(&connection, name, holder).await?;
+            let buried = self.end_any(&connection, name, holder, true).await?;
             ended.was_held |= buried.was_held;
             ended.is_wanted |= buried.is_wanted;
         }
@@ -134,15 +133,6 @@ impl Shared {
             .query(&self.statements.end, &[&name, &id], self.limit())
             .await;
         read(ended)
-    }
-
-    /// Ends what this id has, and leaves a tombstone for what may still come.
-    async fn bury(&self, connection: &Arc<Connection>, name: &LockName, holder: HolderId) -> Result<Ended> {
-        let (name, id) = (name_bytes(name), Id::from(holder));
-        let buried = connection
-            .query(&self.statements.bury, &[&name, &id], self.limit())
-            .await;
-        read(buried)
     }
 
     /// Ends the hold with this token, whoever has it.

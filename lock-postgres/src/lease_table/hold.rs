@@ -189,15 +189,28 @@ impl LeaseHold {
     }
 
     async fn try_raise(&self, token: FencingToken) -> Result<()> {
-        let lost = || Error::new(ErrorKind::Lost, "the hold has ended, so its token was not raised");
-        if self.form() != Form::Exclusive {
-            let sql = self.shared.statements.raise_shared(&self.name, self.holder, token);
-            let (_, rows) = self.shared.keep(&sql, self.shared.limit()).await?;
-            return match flags(&rows).0 {
-                true => Ok(()),
-                false => Err(lost()),
-            };
+        let is_raised = match self.form() {
+            Form::Exclusive => self.raise_alone(token).await?,
+            Form::Sharing => self.raise_shared(token).await?,
+            // A downgrade that is under way ends the exclusive hold, and not the other way round.
+            Form::Either => self.raise_alone(token).await? || self.raise_shared(token).await?,
+        };
+        match is_raised {
+            true => Ok(()),
+            false => Err(Error::new(
+                ErrorKind::Lost,
+                "the hold has ended, so its token was not raised",
+            )),
         }
+    }
+
+    async fn raise_shared(&self, token: FencingToken) -> Result<bool> {
+        let sql = self.shared.statements.raise_shared(&self.name, self.holder, token);
+        let (_, rows) = self.shared.keep(&sql, self.shared.limit()).await?;
+        Ok(flags(&rows).0)
+    }
+
+    async fn raise_alone(&self, token: FencingToken) -> Result<bool> {
         let connection = self.shared.keeping.connection().await?;
         let token = i64::try_from(token.as_u64()).unwrap_or(i64::MAX);
         let (name, holder) = (name_bytes(&self.name), Id::from(self.holder));
@@ -206,9 +219,9 @@ impl LeaseHold {
             .query(raise, &[&name, &holder, &token], self.shared.limit())
             .await;
         match raised {
-            Ok(rows) if !rows.is_empty() => Ok(()),
-            Err(error) if !error.is_missing_table() => Err(error.into_lock_error()),
-            _ => Err(lost()),
+            Ok(rows) => Ok(!rows.is_empty()),
+            Err(error) if error.is_missing_table() => Ok(false),
+            Err(error) => Err(error.into_lock_error()),
         }
     }
 }

@@ -36,8 +36,6 @@ pub(crate) struct LeaseStatements {
     pub(crate) release: Statement,
     /// Ends whatever an id has, its place in the queue included.
     pub(crate) end: Statement,
-    /// The same, and leaves a tombstone: no request of the id takes effect that comes later.
-    pub(crate) bury: Statement,
     /// Has the name count at least this token.
     pub(crate) raise: Statement,
     /// Ends the hold with a token, whoever has it: at once, or when its lease ends. Returns how long it would have lasted, and
@@ -94,7 +92,6 @@ impl LeaseStatements {
             renew_unlocked: statement(renew(&leases, "SKIP LOCKED"), &renewals()),
             release: statement(release(&leases), &[&id[..], &[Type::INT8]].concat()),
             end: statement(end(&leases, &waiters), &id),
-            bury: statement(bury(&leases, &waiters), &id),
             raise: statement(raise(&leases), &[&id[..], &[Type::INT8]].concat()),
             revoke: statement(revoke(&leases), &[Type::BYTEA, Type::INT8, Type::BOOL, Type::UUID]),
             status: statement(status(&leases, &holders, &waiters), &[Type::BYTEA]),
@@ -293,38 +290,11 @@ fn release(leases: &str) -> String {
     )
 }
 
-/// Ends a hold of one id. `$1` is the name and `$2` the id.
-fn freed() -> String {
-    format!(
-        "holder=CASE WHEN {IS_MINE} THEN NULL ELSE l.holder END,label=CASE WHEN {IS_MINE} THEN NULL ELSE l.label END,\
-         expires=CASE WHEN {IS_MINE} THEN {NOW} ELSE l.expires END"
-    )
-    .replace(
-        "holder=$2 AND kind=0 AND expires>",
-        "l.holder=$2 AND l.kind=0 AND l.expires>",
-    )
-}
-
 fn end(leases: &str, waiters: &str) -> String {
     format!(
         "WITH x AS (UPDATE {leases} SET holder=NULL,label=NULL,expires={NOW} WHERE name=$1 AND {IS_MINE} RETURNING {MARK}>{NOW} AS w),\
          d AS (DELETE FROM {waiters} WHERE name=$1 AND holder=$2 RETURNING 1) \
          SELECT EXISTS (SELECT FROM x),EXISTS (SELECT FROM x WHERE w) OR EXISTS (SELECT FROM d)"
-    )
-}
-
-fn bury(leases: &str, waiters: &str) -> String {
-    let freed = freed();
-    let recent = format!("WHERE t>{NOW}-interval '1 h' AND i<>$2");
-    format!(
-        "WITH was AS MATERIALIZED (SELECT FROM {leases} WHERE name=$1 AND {IS_MINE} FOR UPDATE),\
-         b AS (INSERT INTO {leases} AS l (name,dead,dead_at) SELECT $1,ARRAY[$2],ARRAY[{NOW}] FROM (SELECT count(*) FROM was) c \
-         ON CONFLICT (name) DO UPDATE SET \
-         dead=(SELECT COALESCE(array_agg(i),'{{}}')||$2 FROM unnest(l.dead,l.dead_at) AS d(i,t) {recent}),\
-         dead_at=(SELECT COALESCE(array_agg(t),'{{}}')||{NOW} FROM unnest(l.dead,l.dead_at) AS d(i,t) {recent}),{freed} \
-         RETURNING l.wanted>{NOW} AS w),\
-         d AS (DELETE FROM {waiters} WHERE name=$1 AND holder=$2 RETURNING 1) \
-         SELECT EXISTS (SELECT FROM was),EXISTS (SELECT FROM b WHERE w) OR EXISTS (SELECT FROM d)"
     )
 }
 

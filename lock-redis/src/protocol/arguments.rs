@@ -41,7 +41,7 @@ macro_rules! all {
     };
     ($($field:ident),+; $($rest:ident),+) => {
         /// In the order in which the script takes them. The last one is the rest, with a space between each two: an argument
-        /// costs the server about as much as a tenth of a `GET`.
+        /// costs the server about a third of a `GET`.
         pub(crate) fn all(&self) -> [Cow<'_, str>; 1 + [$(stringify!($field)),+].len()] {
             let rest = [$(&*self.$rest),+].join(" ");
             [$((&*self.$field).into(),)+ rest.into()]

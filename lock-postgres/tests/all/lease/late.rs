@@ -85,3 +85,32 @@ async fn an_abandon_leaves_others_alone_and_is_idempotent() {
     assert_eq!(dead, 0, "it was answered, so nothing can come of it");
     assert_eq!(held.release().await, ReleaseOutcome::Released);
 }
+
+/// An abandon that waited for the row behind it has to see it.
+#[testbed::test]
+async fn an_entry_of_an_abandoned_request_keeps_nobody_waiting() {
+    let fixture = Fixture::shared().await;
+    let backend = fixture.backend();
+    let held = grant(&backend, "a", secs(60)).await;
+    let locking = fixture.observer().await;
+    locking
+        .batch_execute(&LOCK.replace("{}", &fixture.table))
+        .await
+        .unwrap();
+    let (request, _control) = options("a", secs(60)).start();
+    let queueing = begin(&backend, &request);
+    until("entering the queue", async || fixture.waiting_for_rows().await == 1).await;
+    queueing.abort();
+    let abandoning = {
+        let (backend, request) = (backend.clone(), request.clone());
+        tokio::spawn(async move { backend.abandon(&request).await })
+    };
+    until("abandoning", async || fixture.waiting_for_rows().await == 2).await;
+    locking.batch_execute("COMMIT").await.unwrap();
+    if soon(abandoning).await.unwrap().is_err() {
+        // On a busy machine it may have waited for too long.
+        until("abandoning", async || backend.abandon(&request).await.is_ok()).await;
+    }
+    assert_eq!(fixture.number("SELECT count(*) FROM {}_waiters").await, 0);
+    assert_eq!(held.release().await, ReleaseOutcome::Released);
+}

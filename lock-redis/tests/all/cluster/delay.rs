@@ -80,14 +80,25 @@ async fn masters_stay_trusted_when_a_slot_with_a_mark_moves() {
     // The one that is read first.
     let mark = marks.lines().min_by_key(number).expect("it has one");
     let slot = fixture.cluster.slot_of(mark).await.expect("an answer");
-    for (from, to) in [(0, 1), (1, 0)] {
-        fixture.cluster.move_slot(slot, from, to).await.expect("it moves");
+    let all_are_trusted = async || {
         let backend = with_config(fixture.delayed());
         for node in 0..3 {
             let of = fixture.name_on(node).await;
             let hold = granted(&backend, &request(&of, super::TTL).0).await;
             assert!(release(&hold).await);
         }
+    };
+    for (from, to) in [(0, 1), (1, 0)] {
+        // Neither of the two answers with the mark for a while.
+        fixture.cluster.begin_move(slot, from, to).await.expect("it begins");
+        fixture
+            .cluster
+            .migrate(&[mark], from, to)
+            .await
+            .expect("its mark moves");
+        all_are_trusted().await;
+        fixture.cluster.finish_move(slot, from, to).await.expect("it moves");
+        all_are_trusted().await;
     }
 }
 
