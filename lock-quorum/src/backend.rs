@@ -101,7 +101,7 @@ impl QuorumBackend {
     }
 }
 
-/// What all nodes can do, as far as majorities can do it.
+/// The features that all nodes have and that a majority of them can provide.
 fn capabilities(nodes: &[Node], config: &QuorumConfig) -> Capabilities {
     let all = |has: fn(&Capabilities) -> bool| nodes.iter().all(|node| has(&node.capabilities));
     let shortest = nodes.iter().map(|node| node.capabilities.shortest_ttl).max();

@@ -1,4 +1,4 @@
-//! What goes on in the background: it ends votes that nobody wants any more.
+//! The clean-up in the background: it ends votes that nobody wants any more.
 
 use std::fmt;
 use std::sync::Arc;

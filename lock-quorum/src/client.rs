@@ -25,7 +25,7 @@ pub(crate) struct Client {
     patience: Duration,
     /// The shortest TTL for which the nodes are near enough, as they were when they were connected.
     pub(crate) sensible_ttl: Mutex<Option<Duration>>,
-    /// What all requests have learnt of the nodes and of names.
+    /// The knowledge of nodes and names that all requests share.
     known: Arc<Mutex<Known>>,
     requests: Mutex<Requests>,
     pub(crate) clean_up: CleanUp,
@@ -37,7 +37,7 @@ pub(crate) struct Client {
 #[derive(Debug, Default)]
 struct Requests {
     votes: HashMap<HolderId, Arc<Votes>>,
-    /// How many there may be before those that are over are removed.
+    /// The number of entries at which those that are over are removed.
     limit: usize,
 }
 
@@ -67,7 +67,7 @@ impl Client {
         }
     }
 
-    /// How many nodes must agree.
+    /// The number of nodes that must agree.
     pub(crate) fn needed(&self) -> usize {
         rules::majority(self.nodes.len())
     }
@@ -82,7 +82,7 @@ impl Client {
         self.patience
     }
 
-    /// What all requests have learnt of the nodes and of names.
+    /// The knowledge of nodes and names that all requests share.
     pub(crate) fn known(&self) -> MutexGuard<'_, Known> {
         self.known.lock()
     }

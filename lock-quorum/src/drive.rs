@@ -313,7 +313,7 @@ impl<'a> Driver<'a> {
             true => GIVEN_UP.to_owned(),
             false => format!("{failed} of {nodes} nodes cannot be asked, and a majority is needed"),
         });
-        // What is sent later, because its call is still open, is undone in the background.
+        // A call that is still open may send its request later. The background undoes it then.
         let may_be_sent = self.votes.was_sent() || self.asked.iter().any(|asked| asked.vote.may_be_sent());
         match may_be_sent {
             true => error,

@@ -43,7 +43,7 @@ pub(crate) async fn release(client: &Arc<Client>, votes: &Arc<Votes>, how: Relea
         Released::Before => ReleaseOutcome::AlreadyLost,
         Released::Unknown => {
             let error = unknown(client, failed, "released");
-            // What a minority has executed is no release of the hold.
+            // If only a minority has executed the release, the hold is not released.
             return Err(match votes.perhaps_released() < client.needed() {
                 true => error.not_executed(),
                 false => error,

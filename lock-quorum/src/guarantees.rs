@@ -1,4 +1,4 @@
-//! What a hold survives: by the protocol, or because the nodes keep it.
+//! The events that a hold survives, by the protocol or because the nodes keep it.
 
 use lock_core::{Guarantee, Verdict};
 

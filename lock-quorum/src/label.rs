@@ -6,9 +6,9 @@ use lock_core::backend::HolderId;
 
 /// The longest label, in bytes.
 const LONGEST: usize = 255;
-/// How many digits of the hold's id the mark has.
+/// The number of digits of the hold's id in the mark.
 const DIGITS: usize = 8;
-/// What stands before the digits.
+/// The text before the digits.
 const SIGN: &str = "#";
 
 /// The label of a vote for the hold with this id: `web-3:4711 #1f2e3d4c`. A very long one is cut, so that the mark is kept.
@@ -39,7 +39,7 @@ pub(crate) fn split(label: &Arc<str>) -> (Option<Arc<str>>, Option<&str>) {
     }
 }
 
-/// What tells a hold from others at all nodes: the mark of a quorum's hold, or else the label.
+/// The text that tells a hold from others at all nodes: the mark of a quorum's hold, or else the label.
 pub(crate) fn mark(label: Option<&Arc<str>>) -> Arc<str> {
     match label {
         None => "".into(),

@@ -45,7 +45,7 @@ async fn raise(votes: &Votes, vote: &Vote) {
     }
 }
 
-/// What became of a vote.
+/// The result of a vote that was awaited.
 pub(crate) enum Arrived {
     Added,
     /// Somebody else holds the name at its node.

@@ -1,4 +1,5 @@
-//! What a process states of its quorum in the label of a mark, and whether two such statements go together.
+//! The statement of a process about its quorum, in the label of a mark, and the check of whether two statements are
+//! compatible.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -8,7 +9,7 @@ use lock_core::{Error, ErrorKind};
 
 use crate::rules;
 
-/// How a process's quorum is configured, as far as others have to know.
+/// The part of a process's configuration that other processes of the quorum have to know.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Mark {
     nodes: usize,
@@ -47,8 +48,9 @@ impl Mark {
         Some(Self::new(nodes.into(), Some(delay), &addresses?))
     }
 
-    /// Whether this process may go on beside one with the `other` mark, which was seen at these of our nodes, of which those
-    /// `answered`. If the other one has a shorter restart delay, up to which TTL.
+    /// Whether this process may continue beside one with the `other` mark. The mark was seen at the nodes `seen_at`,
+    /// and the nodes `answered` have answered. If the other process has a shorter restart delay, the result is limited
+    /// to a TTL.
     pub(crate) fn beside(
         &self,
         other: &Self,
@@ -85,9 +87,10 @@ impl Mark {
         }
     }
 
-    /// How many nodes are in both lists. A node whose mark was seen is in both, and so is one that both call by the same address.
-    /// Of one that does not answer nobody can tell: it may be in both, by another name there. It is looked at until it answers.
-    /// If the two lists call no node by the same address where the mark was seen, as many are in both as there may be.
+    /// The number of nodes that are in both lists. A node whose mark was seen is in both, and so is one that both call
+    /// by the same address. A node that does not answer may be in both under another name, so it counts as long as it
+    /// does not answer. If the two lists call no node by the same address where the mark was seen, the largest possible
+    /// number is assumed.
     fn shared_with(
         &self,
         other: &Self,
@@ -134,7 +137,8 @@ mod tests {
 
     const MINUTE: Option<Duration> = Some(Duration::from_secs(60));
 
-    /// Whether a process with the first list may start beside one with the second list whose marks are at these nodes.
+    /// Whether a process with the first list may start beside one with the second list, if the second one's marks are
+    /// at these nodes.
     fn beside(own: &[u32], other: &[u32], seen_at: &[usize]) -> bool {
         let [mine, theirs] = [own, other].map(|list| Mark::new(list.len(), MINUTE, list));
         let answered = (0..own.len()).collect();

@@ -20,11 +20,11 @@ use crate::client::Client;
 use crate::mark::{self, Mark};
 use crate::node::Node;
 
-/// How many reserved names there are at each node.
+/// The number of reserved names at each node.
 const NAMES: usize = 8;
-/// How long a mark outlives its process, if the node keeps holds for that long.
+/// The TTL of a mark, if the node keeps holds for that long.
 const TTL: Duration = Duration::from_secs(30);
-/// How long a node may take that was reached a moment ago.
+/// The time limit for a node that was reached a moment ago.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The marks of this process, and what those of others mean for it.
@@ -34,7 +34,7 @@ pub(crate) struct Members {
     addresses: Vec<u32>,
     ttl: Duration,
     state: Mutex<State>,
-    /// How often the process has wanted no mark any more.
+    /// Counts how often the process stopped to want marks.
     ended: watch::Sender<u64>,
 }
 
@@ -47,7 +47,8 @@ struct State {
     is_wanted: bool,
     /// Whether a task renews them.
     is_kept: bool,
-    /// Whether there may be marks that were not seen: a node did not answer the last look, or a mark of ours came after it.
+    /// Whether there may be marks that were not seen, since a node did not answer the last look, or since our mark was
+    /// placed after it.
     must_look: bool,
     /// Why this process must not acquire anything.
     refused: Option<Error>,
@@ -83,7 +84,7 @@ impl Members {
         })
     }
 
-    /// Whether an acquire with this TTL may go on, as far as is known. Asks no node.
+    /// Whether an acquire with this TTL may continue, as far as is known. Sends no request.
     pub(crate) fn check(&self, ttl: Duration) -> Result<()> {
         let state = self.state.lock();
         if let Some(error) = &state.refused {
@@ -119,7 +120,7 @@ impl Members {
         let marks = std::mem::take(&mut self.state.lock().marks);
         let released = marks.into_iter().map(|mark| {
             tokio::spawn(async move {
-                // What a silent node still has expires.
+                // A mark at a silent node expires.
                 let _ = mark.hold.release(ReleaseOptions::default()).await;
             })
         });
@@ -158,7 +159,7 @@ impl Members {
                 },
                 Ok(_) => continue,
                 Err(error) if request.was_certainly_not_sent(&error) => return Err(error),
-                // What is left of it expires, if this fails too.
+                // If this fails too, the mark expires.
                 Err(_) => return backend.abandon(&request).await,
             };
             if let Err(unwanted) = self.keep(mark) {
@@ -169,7 +170,7 @@ impl Members {
         Ok(())
     }
 
-    /// Whether the mark is still there. A node that does not answer is asked again later.
+    /// Renews the mark, and returns whether it is still there. A node that does not answer is asked again later.
     async fn renew(&self, mark: &Marked, is_of_session: bool) -> bool {
         if !is_of_session && let Ok(Ok(Renewal::Lost)) = timeout(PATIENCE, mark.hold.renew(self.ttl)).await {
             return false;

@@ -13,7 +13,7 @@ use crate::protocol::Known;
 pub(crate) struct Node {
     pub(crate) backend: Arc<dyn DistributedLock>,
     pub(crate) capabilities: Capabilities,
-    /// What sort of backend it is, as its `Debug` begins.
+    /// The kind of backend: the word with which its `Debug` begins.
     kind: String,
     number: usize,
     known: Arc<Mutex<Known>>,
@@ -38,7 +38,7 @@ impl Node {
         &self.kind
     }
 
-    /// Whether it was silent, or could not be asked, a short time ago.
+    /// Whether the node was silent, or could not be asked, a short time ago.
     pub(crate) fn is_suspected(&self) -> bool {
         self.known.lock().is_suspected(self.number, now())
     }

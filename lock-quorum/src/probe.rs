@@ -19,10 +19,10 @@ use crate::members;
 use crate::rules;
 use crate::votes::{Call, Vote, Votes};
 
-/// How long to wait for the rest of the nodes when a majority is connected.
+/// The time to wait for the other nodes when a majority is connected.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// How long a node may take that was reached a moment ago, if a majority has answered.
+/// The time limit for a node that was reached a moment ago, if a majority has answered.
 const REST: Duration = Duration::from_secs(2);
 
 /// Connects to a majority at least. A setting that cannot work is an error wherever it is, since it does not pass.
@@ -200,7 +200,7 @@ impl Drop for Probe {
 pub(crate) async fn close(client: &Arc<Client>) -> Result<()> {
     const PATIENCE: Duration = Duration::from_secs(1);
     clean_up::go_on(client);
-    // What a silent node may still have expires by itself.
+    // Holds at a silent node expire by themselves.
     let ended = async { tokio::join!(client.clean_up.finished(), client.members.leave()) };
     let _ = timeout(PATIENCE, ended).await;
     let answers = join_all(client.nodes.iter().map(|node| node.backend.close())).await;

@@ -55,12 +55,12 @@ struct Round {
     ttl: Duration,
     token: FencingToken,
     calls: FuturesUnordered<BoxFuture<'static, (usize, Answer)>>,
-    /// How many nodes keep the hold since this renewal began.
+    /// The number of nodes that keep the hold since this renewal began.
     kept: usize,
     /// The nodes at which the hold is somebody else's, or nobody's.
     gone: Vec<usize>,
     missing: Vec<Missing>,
-    /// How many calls renew a vote, and not ask for one.
+    /// The number of calls that renew a vote. The others ask for one.
     renewing: usize,
     /// Until when new votes are not asked for, since it may turn out that the hold is lost.
     patience: Instant,
@@ -72,7 +72,7 @@ struct Round {
 #[derive(Clone, Copy)]
 struct Missing {
     node: usize,
-    /// Whether the vote there was live when its node did not know it any more.
+    /// Whether our vote was live when its node had lost it.
     was_live: bool,
 }
 

@@ -11,13 +11,13 @@ use std::time::Duration;
 
 use lock_core::FencingToken;
 
-/// How many of all configured nodes have to agree.
+/// The number of all configured nodes that have to agree.
 pub fn majority(nodes: usize) -> usize {
     nodes / 2 + 1
 }
 
-/// Whether each majority of one list of nodes has a node in common with each majority of another one, if so many nodes are in both.
-/// Otherwise two processes with these lists may both be granted a lock.
+/// Whether each majority of one list of nodes has a node in common with each majority of another list, if `shared`
+/// nodes are in both. Otherwise two processes with these lists may both be granted a lock.
 pub fn majorities_meet(nodes: usize, others: usize, shared: usize) -> bool {
     majority(nodes) + majority(others) > nodes + others - shared
 }
@@ -66,7 +66,7 @@ pub fn anchor(order: impl IntoIterator<Item = usize>, mut is_suspected: impl FnM
     }
 }
 
-/// What a node has said to an acquire request.
+/// A node's answer to an acquire request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// Nothing yet, or it was not asked.
@@ -79,7 +79,7 @@ pub enum Answer {
     Failed,
 }
 
-/// What the answers of all nodes amount to.
+/// The result of the answers of all nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// A majority voted for us. The hold counts once the [`token`] is decided.
@@ -95,9 +95,9 @@ pub enum Outcome {
     Undecided,
 }
 
-/// What the answers amount to: `answers` has one of each configured node, and `anchor` is the position of the anchor. As long as
-/// that has not answered, the name is not taken, so that of simultaneous requests one wins.
-/// `asked_again` is whether the busy ones were asked once more after [`Outcome::AskAgain`].
+/// The result of the answers: `answers` has one of each configured node, and `anchor` is the position of the anchor.
+/// The name is not taken before the anchor has answered, so that one of several simultaneous requests wins.
+/// `asked_again` says whether the busy nodes were asked once more after [`Outcome::AskAgain`].
 pub fn outcome(answers: &[Answer], anchor: usize, asked_again: bool) -> Outcome {
     let needed = majority(answers.len());
     let count = |wanted| answers.iter().filter(|answer| **answer == wanted).count();
@@ -120,7 +120,7 @@ pub fn outcome(answers: &[Answer], anchor: usize, asked_again: bool) -> Outcome 
     }
 }
 
-/// What is known about the token of a quorum.
+/// The token of a quorum, as far as it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Token {
     /// It is this one.
@@ -154,14 +154,14 @@ pub fn token(live: impl IntoIterator<Item = FencingToken>, nodes: usize) -> Toke
     }
 }
 
-/// Whether a hold is lost for certain: so many nodes are known to be somebody else's, or free, that no majority is left.
+/// Whether a hold is certainly lost: so many nodes have the name free, or for somebody else, that no majority is left.
 ///
 /// Nodes that are silent do not count. Without a majority of live votes the hold is over too, when its lease ends.
 pub fn is_lost(foreign: usize, nodes: usize) -> bool {
     foreign > nodes - majority(nodes)
 }
 
-/// What a release amounts to.
+/// The result of a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Released {
     /// It ended the hold.
@@ -172,7 +172,7 @@ pub enum Released {
     Unknown,
 }
 
-/// What the answers of all nodes to a release amount to: so many ended our vote, and so many had none of ours.
+/// The result of a release, of which `ended` nodes ended our vote and `foreign` nodes had none of ours.
 pub fn released(ended: usize, foreign: usize, nodes: usize) -> Released {
     if ended >= majority(nodes) {
         Released::Now
@@ -210,8 +210,9 @@ pub fn suspicion(ttl: Duration) -> Duration {
     (ttl / 2).min(LONGEST)
 }
 
-/// Whether a request asks the suspected nodes first, and the others, with the anchor, once so many of them have answered that
-/// there may be a majority. Otherwise a client that is cut off from a majority would have the anchor's vote and no use for it.
+/// Whether a request asks the suspected nodes first. It asks the others, with the anchor, once so many suspected nodes
+/// have answered that there may be a majority. Otherwise a client that is cut off from a majority would have the
+/// anchor's vote and no use for it.
 pub fn asks_suspected_first(suspected: usize, nodes: usize) -> bool {
     suspected < nodes && nodes - suspected < majority(nodes)
 }

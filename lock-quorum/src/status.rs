@@ -16,7 +16,7 @@ use crate::label;
 use crate::node::Node;
 use crate::rules::{self, Token};
 
-/// How long to wait for the rest of the nodes when a majority has answered.
+/// The time to wait for the other nodes when a majority has answered.
 const PATIENCE: Duration = Duration::from_millis(500);
 /// For how long one that was not waited for, or could not be asked, is not waited for any more.
 const SUSPICION: Duration = Duration::from_secs(5);
@@ -46,7 +46,7 @@ pub(crate) async fn follow(client: &Client, name: &LockName) -> Result<(LockStat
     Ok((combined(&answers, client.nodes.len()), Change::new(happens)))
 }
 
-/// What the nodes answer: a majority of them at least.
+/// Asks all nodes, and returns the answers of a majority at least.
 async fn ask<'a, T>(client: &'a Client, question: impl Fn(&'a Node) -> BoxFuture<'a, Result<T>>) -> Result<Vec<T>> {
     let nodes = client.nodes.len();
     let mut open: Vec<usize> = (0..nodes).collect();
@@ -98,7 +98,7 @@ async fn ask<'a, T>(client: &'a Client, question: impl Fn(&'a Node) -> BoxFuture
     Ok(answers)
 }
 
-/// What tells a holder from all others, at all nodes.
+/// The text that tells a holder from all others at all nodes.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum Identity<'a> {
     /// The mark of a quorum's hold.
@@ -107,7 +107,7 @@ enum Identity<'a> {
     Other(Option<&'a str>, usize),
 }
 
-/// What the answers of a majority amount to: whoever a majority of all nodes names holds the lock.
+/// The status that the answers of a majority give: the holder that a majority of all nodes names holds the lock.
 fn combined(answers: &[LockStatus], nodes: usize) -> LockStatus {
     let mut at_nodes: BTreeMap<Identity<'_>, Vec<&HolderStatus>> = BTreeMap::new();
     for status in answers {

@@ -21,25 +21,25 @@ pub(crate) struct Votes {
     pub(crate) request: AcquireRequest,
     state: Mutex<State>,
     changed: Notify,
-    /// Whether anything may have reached a node.
+    /// Whether any request may have reached a node.
     was_sent: AtomicBool,
     /// Whether the caller knows how the release ended.
     release_reported: AtomicBool,
-    /// How many handles to the hold there are.
+    /// The number of handles to the hold.
     handles: AtomicUsize,
-    /// Whether a task follows the sessions of its votes.
+    /// Whether a task follows the sessions of the votes.
     is_followed: AtomicBool,
 }
 
 struct State {
     phase: Phase,
-    /// How many acquires are under way. Between two attempts they have asked no node.
+    /// The number of acquires that are under way. Between two attempts an acquire has asked no node.
     acquires: usize,
     /// All that may have left something at their nodes.
     asked: Vec<Arc<Vote>>,
     /// Those that make the hold, by node.
     of_hold: Vec<Option<Arc<Vote>>>,
-    /// What the nodes answered to the release.
+    /// The nodes' answers to the release.
     released: Vec<Option<ReleaseOutcome>>,
     ended_at: Option<Instant>,
 }
@@ -142,7 +142,7 @@ impl Votes {
         self.forget(vote);
     }
 
-    /// How many nodes have ended our vote, and how many have none of ours as far as is known.
+    /// The number of nodes that have ended our vote, and of those that are known to have none of ours.
     pub(crate) fn released(&self) -> (usize, usize) {
         let state = self.state.lock();
         let has_vote = |node: usize| state.asked.iter().any(|vote| vote.node == node);
@@ -160,7 +160,7 @@ impl Votes {
         self.release_reported.load(Ordering::SeqCst)
     }
 
-    /// How many nodes have ended our vote, or may have without our knowing.
+    /// The number of nodes that have ended our vote, or may have without our knowing.
     pub(crate) fn perhaps_released(&self) -> usize {
         let state = self.state.lock();
         let is_unknown = |node: usize| {
@@ -224,14 +224,14 @@ impl Votes {
         self.state.lock().asked.clone()
     }
 
-    /// How many nodes have nothing of it.
+    /// The number of nodes that have nothing of this request.
     pub(crate) fn clean_nodes(&self) -> usize {
         let state = self.state.lock();
         let is_clean = |node: &usize| !state.asked.iter().any(|vote| vote.node == *node);
         (0..state.of_hold.len()).filter(is_clean).count()
     }
 
-    /// Whether the node may have anything of it.
+    /// Whether the node may have anything of this request.
     pub(crate) fn may_be_at(&self, node: usize) -> bool {
         self.state.lock().asked.iter().any(|vote| vote.node == node)
     }
@@ -250,7 +250,7 @@ impl Votes {
         self.handles.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Whether it was the last one.
+    /// Drops a handle to the hold, and returns whether it was the last one.
     pub(crate) fn drop_handle(&self) -> bool {
         self.handles.fetch_sub(1, Ordering::SeqCst) == 1
     }
@@ -268,7 +268,7 @@ impl Votes {
         self.is_followed.store(false, Ordering::SeqCst);
     }
 
-    /// Whether it is known that nobody needs it any more.
+    /// Whether it is known that nobody needs these votes any more.
     pub(crate) fn is_over(&self) -> bool {
         let state = self.state.lock();
         let expired = |ended: Instant| ended.elapsed() > 2 * self.request.ttl();

@@ -21,7 +21,7 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    /// Whether it may wait in its node's queue.
+    /// Whether the vote may wait in its node's queue.
     pub(super) fn may_wait(&self) -> bool {
         self.call.is_some() && self.vote.has_place
     }

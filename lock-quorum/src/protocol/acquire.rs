@@ -6,7 +6,7 @@ use super::decisions::Decisions;
 use super::messages::{Command, Event, Failure, Outcome, Situation, Step, Wanted};
 use super::round::{Decision, Round};
 
-/// How long requests that were given up may take to end.
+/// The longest time that requests may take to end after they were given up.
 const LONGEST_END: Duration = Duration::from_millis(200);
 
 /// One acquire of a name, from the first request to the grant.
@@ -15,11 +15,11 @@ pub struct Acquire<D> {
     round: Round<D>,
     events: Vec<Event>,
     phase: Phase,
-    /// How long it may take, if it does not wait: a TTL at most. After that it can win nothing.
+    /// The end of an acquire that does not wait, at most a TTL after it began. After that it can win nothing.
     until: Option<Instant>,
-    /// How many attempts have ended without a result.
+    /// The number of attempts that ended without a result.
     collisions: u32,
-    /// How many of them because a majority was silent, and what the last one had heard.
+    /// The number of attempts that ended because a majority was silent, and what the last of them had heard.
     silences: u32,
     silent: Option<Failure>,
 }
@@ -55,7 +55,7 @@ impl<D: Decisions> Acquire<D> {
         self.events.push(event);
     }
 
-    /// What the driver has to send after a step.
+    /// The next order for the driver after a step.
     pub fn next_command(&mut self) -> Option<Command> {
         self.round.commands.pop_front()
     }
@@ -110,7 +110,7 @@ impl<D: Decisions> Acquire<D> {
         Step::Wait(self.until.map_or(until, |latest| latest.min(until)))
     }
 
-    /// Whether the caller's time is up.
+    /// Whether the caller's time is over.
     fn is_over(&self, situation: &Situation<'_>) -> bool {
         situation.is_given_up || self.until.is_some_and(|until| situation.now >= until)
     }

@@ -1,4 +1,4 @@
-//! What is decided by rules.
+//! The decisions that the rules make.
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use crate::rules::{self, Answer, Outcome, Token};
 
 /// The decisions of an acquire that are [rules](crate::rules). The simulator replaces single ones, to show that it notices.
 pub trait Decisions {
-    /// How many nodes count, of which a majority has to vote.
+    /// The number of nodes that count. A majority of these has to vote.
     fn nodes_that_count(&self, answers: &[Answer]) -> usize {
         answers.len()
     }
 
-    /// What the answers of all nodes amount to.
+    /// The result of the answers of all nodes.
     fn outcome(&self, answers: &[Answer], anchor: usize, asked_again: bool) -> Outcome {
         rules::outcome(answers, anchor, asked_again)
     }
@@ -43,17 +43,17 @@ pub trait Decisions {
         rules::yield_time(round_trip, patience, left)
     }
 
-    /// Whether a token to which a vote is being raised is heeded, when an answer in between decides a lower one.
+    /// Whether a token to which a vote is being raised counts when an answer in between decides a lower one.
     fn heeds_raises(&self) -> bool {
         true
     }
 
-    /// Whether votes are given back that wait in vain for a silent majority.
+    /// Whether votes that wait in vain for a silent majority are given back.
     fn gives_back_in_vain(&self) -> bool {
         true
     }
 
-    /// Whether a request that waits at the anchor looks at all nodes now and then.
+    /// Whether a request that waits at the anchor looks at all nodes from time to time.
     fn looks_around(&self) -> bool {
         true
     }

@@ -1,4 +1,4 @@
-//! What a process knows of its nodes, and of names.
+//! The knowledge that a process has of its nodes and of names.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use lock_core::LockName;
 
 use crate::rules;
 
-/// What a process knows of its nodes and of names, from all its requests.
+/// The knowledge that a process has of its nodes and of names, from all its requests.
 #[derive(Debug)]
 pub struct Known {
     nodes: Vec<Node>,
@@ -21,7 +21,7 @@ pub struct Known {
 #[derive(Clone, Debug, Default)]
 struct Node {
     suspected_until: Option<Instant>,
-    /// How long its last answer took.
+    /// The round trip of its last answer.
     round_trip: Option<Duration>,
 }
 
@@ -56,12 +56,12 @@ impl Known {
         self.nodes[node].round_trip = Some(time);
     }
 
-    /// How long the node's last answer took. `None` before the first.
+    /// The round trip of the node's last answer. `None` before the first.
     pub fn round_trip(&self, node: usize) -> Option<Duration> {
         self.nodes[node].round_trip
     }
 
-    /// Whether the name was found taken a short time ago. Asked once.
+    /// Whether the name was found taken a short time ago. The entry is removed.
     pub fn take_known_taken(&mut self, name: &LockName, now: Instant) -> bool {
         self.taken.remove(name).is_some_and(|until| now < until)
     }
@@ -83,7 +83,7 @@ impl Known {
         nodes[node] = Some(now + rules::KNOWN_TAKEN);
     }
 
-    /// Whether the node does not decide who gets this name.
+    /// Whether the node is not needed to decide who gets this name.
     pub fn is_passed_by(&self, name: &LockName, node: usize, now: Instant) -> bool {
         let until = self.passed_by.get(name).and_then(|nodes| nodes[node]);
         until.is_some_and(|until| now < until)

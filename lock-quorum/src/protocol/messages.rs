@@ -1,4 +1,4 @@
-//! What goes into an acquire, and what comes out.
+//! The input and the output of an acquire.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,14 +13,14 @@ use crate::rules;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct VoteId(pub(super) u64);
 
-/// What is wanted, and does not change while the acquire lasts.
+/// The terms of an acquire, which do not change while it lasts.
 #[derive(Clone, Debug)]
 pub struct Wanted {
     /// The name of the lock.
     pub name: LockName,
     /// All nodes, in the order in which they are asked.
     pub order: Vec<usize>,
-    /// Whether it waits for a name that is taken.
+    /// Whether the acquire waits for a name that is taken.
     pub waits: bool,
     /// Whether the hold is never renewed.
     pub is_fixed: bool,
@@ -40,7 +40,8 @@ impl Wanted {
     }
 }
 
-/// What the driver is to do. It never drops a request half-way: what it sent goes on until it is answered.
+/// An order for the driver. The driver never drops a request half-way: a request that was sent continues until it is
+/// answered.
 #[derive(Clone, Debug)]
 pub enum Command {
     /// With a vote.
@@ -60,14 +61,14 @@ pub enum Command {
     NotePassedBy(usize),
 }
 
-/// What the driver is to do with a vote.
+/// An order for the driver that concerns a vote.
 #[derive(Clone, Copy, Debug)]
 pub enum Order {
     /// Asks `node` for it, a new one. Its token is at least `adopts`, if that is there; then the node's clock has no part in it.
     Ask {
         /// The node.
         node: usize,
-        /// How it is asked.
+        /// The way in which the node is asked.
         ask: Ask,
         /// The largest token of the votes so far.
         adopts: Option<FencingToken>,
@@ -84,12 +85,12 @@ pub enum Order {
     Change {
         /// The node is to store this token.
         raise: Option<FencingToken>,
-        /// Whether it is renewed.
+        /// Whether the vote is renewed.
         renew: bool,
     },
 }
 
-/// How a node is asked.
+/// The way in which a node is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ask {
     /// Without waiting.
@@ -100,7 +101,7 @@ pub enum Ask {
     Forever,
 }
 
-/// What has happened.
+/// An event of an acquire.
 #[derive(Clone, Debug)]
 pub enum Event {
     /// To a vote.
@@ -109,7 +110,7 @@ pub enum Event {
     Looked(u32, Vec<Seen>),
 }
 
-/// What has happened to a vote.
+/// An event of a vote.
 #[derive(Clone, Debug)]
 pub enum News {
     /// The node voted for us.
@@ -124,14 +125,14 @@ pub enum News {
     Failed {
         /// Why.
         error: Error,
-        /// Whether nothing of it can be at the node, so that nothing is given back.
+        /// Whether nothing of the request can be at the node, so that nothing is given back.
         is_gone: bool,
     },
     /// A [change](Order::Change) is over.
     Changed(Result<Changed>),
 }
 
-/// What became of a change.
+/// The result of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Changed {
     /// The node stores this token.
@@ -142,7 +143,7 @@ pub enum Changed {
     Lost,
 }
 
-/// What a look has seen of a node.
+/// The state of a node, as a look has seen it.
 #[derive(Clone, Debug)]
 pub enum Seen {
     /// Who has its vote: what tells a hold from others at all nodes.
@@ -158,23 +159,23 @@ pub enum Seen {
 pub struct Situation<'a> {
     /// One time for the whole step.
     pub now: Instant,
-    /// What the process knows of its nodes.
+    /// The process's knowledge of its nodes.
     pub known: &'a mut Known,
     /// The TTL that the caller wants now.
     pub ttl: Duration,
     /// For how long the vote of each node still counts, by its own lease. Zero without a vote, and if it has expired.
     pub left: &'a [Duration],
-    /// How long the caller still waits. `None` without a deadline.
+    /// The time for which the caller still waits. `None` without a deadline.
     pub time_left: Option<Duration>,
     /// Whether the caller has given the acquire up.
     pub is_given_up: bool,
-    /// What was reported to the caller last.
+    /// The last report to the caller.
     pub reported: Option<Busy>,
     /// A random number from 0 to 1.
     pub random: f64,
 }
 
-/// What the driver does after a step, once it has carried out the commands.
+/// The next action of the driver after a step, once it has carried out the commands.
 #[derive(Clone, Debug)]
 pub enum Step {
     /// Waits for the next event, a change of the situation, or this time.
@@ -183,7 +184,7 @@ pub enum Step {
     Done(Outcome),
 }
 
-/// How an acquire ended.
+/// The result of an acquire.
 #[derive(Clone, Debug)]
 pub enum Outcome {
     /// The live votes are a hold with this token. What is unanswered may still become a part of it.
@@ -197,8 +198,8 @@ pub enum Outcome {
 /// Why an acquire failed.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// Whether the caller's time was up before a majority had answered. Otherwise so many nodes cannot be asked, or are silent,
-    /// that no majority is left.
+    /// Whether the caller's time was over before a majority had answered. Otherwise so many nodes cannot be asked, or
+    /// are silent, that no majority is left.
     pub is_given_up: bool,
     /// The nodes that failed, and why.
     pub nodes: Vec<(usize, Error)>,

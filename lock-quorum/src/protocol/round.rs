@@ -22,14 +22,14 @@ pub(super) struct Round<D> {
     pub(super) wanted: Wanted,
     decisions: D,
     pub(super) commands: VecDeque<Command>,
-    /// How many votes there were, in all rounds.
+    /// The number of votes in all rounds.
     votes: u64,
     /// By node. A node that failed has none.
     asked: Vec<Option<Asked>>,
     failed: Vec<Option<Error>>,
     /// Whether only the anchor was asked.
     only_anchor: bool,
-    /// Whether only those were asked that are suspected, since they are a majority.
+    /// Whether only the suspected nodes were asked, since they are a majority.
     only_suspected: bool,
     /// For how long a node may be silent.
     patience: Duration,
@@ -54,7 +54,7 @@ struct Asked {
     token: Option<FencingToken>,
     /// Whether a change of a vote that was granted is under way.
     is_changing: bool,
-    /// What its node may have raised the vote to. Its answer is not there yet.
+    /// The token to which its node may have raised the vote. The answer has not arrived yet.
     raised_to: Option<FencingToken>,
 }
 
@@ -137,7 +137,7 @@ impl<D: Decisions> Round<D> {
 
     /// Gives all requests up, and keeps what they have left.
     pub(super) fn give_up(&mut self, situation: &Situation<'_>) {
-        // What the nodes say from here on is that they were given up.
+        // From here on the nodes only report that the requests were given up.
         self.last_busy = self.last_busy(situation);
         self.is_given_up = true;
         let votes = self.asked.iter().flatten().map(|asked| asked.vote);

@@ -18,7 +18,7 @@ pub(crate) struct Vote {
     pub(crate) node: usize,
     pub(crate) request: AcquireRequest,
     pub(crate) control: RequestControl,
-    /// Whether it may have left an entry in the node's queue.
+    /// Whether the vote may have left an entry in the node's queue.
     pub(crate) has_place: bool,
     state: Mutex<VoteState>,
 }
@@ -28,9 +28,9 @@ struct VoteState {
     hold: Option<Arc<dyn Hold>>,
     /// As the node has stored it, perhaps raised.
     token: Option<FencingToken>,
-    /// Whether its node may have released it without our knowing.
+    /// Whether the node may have released the vote without our knowing.
     may_be_released: bool,
-    /// Whether a task ends it at its node.
+    /// Whether a task ends the vote at its node.
     is_cleaned_up: bool,
 }
 
@@ -49,12 +49,12 @@ impl Vote {
         self.request.lease()
     }
 
-    /// Whether its node voted for us, and has not forgotten it by the vote's own lease.
+    /// Whether the node voted for us, and has not forgotten the vote by its own lease.
     pub(crate) fn is_live(&self) -> bool {
         matches!(self.lease().state(), HoldState::Held | HoldState::Suspect)
     }
 
-    /// Whether its node has said that it does not know it any more.
+    /// Whether the node has said that it does not know the vote any more.
     pub(crate) fn was_lost(&self) -> bool {
         match self.lease().state() {
             HoldState::Lost(lost) => matches!(lost.cause(), LostCause::NotHeld | LostCause::Revoked),
@@ -94,7 +94,7 @@ impl Vote {
         self.state.lock().may_be_released
     }
 
-    /// Whether anything of it may have been sent by now.
+    /// Whether any request of this vote may have been sent by now.
     pub(crate) fn may_be_sent(&self) -> bool {
         let never_executed = Error::new(ErrorKind::Unavailable, "given up").not_executed();
         !self.request.was_certainly_not_sent(&never_executed)
@@ -137,7 +137,7 @@ impl Call {
         }
     }
 
-    /// Whether it can go on here.
+    /// Whether the call can continue on this runtime.
     pub(crate) fn is_here(&self) -> bool {
         self.runtime == current()
     }
@@ -156,7 +156,7 @@ mod tests {
 
     use super::*;
 
-    /// What only ended by its own time may still be at its node.
+    /// A vote that only expired may still be at its node.
     #[tokio::test(start_paused = true)]
     async fn a_vote_is_lost_if_its_node_says_so() {
         let ttl = Duration::from_secs(30);

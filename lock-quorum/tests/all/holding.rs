@@ -1,4 +1,4 @@
-//! What keeps a hold, and what loses it.
+//! Tests of renewals and of losses.
 
 use std::time::Duration;
 

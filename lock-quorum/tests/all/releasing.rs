@@ -55,7 +55,7 @@ async fn a_release_that_a_majority_did_not_answer_is_an_error() {
     servers.until_free("a").await;
 }
 
-/// How soon a node is free again whose first answer was an error: long before anything expires.
+/// The time within which a node whose first answer was an error is free again: long before anything expires.
 const SOON: Duration = Duration::from_secs(1);
 
 /// It hangs for longer than the others wait for it, then its connection breaks, and then it works again.

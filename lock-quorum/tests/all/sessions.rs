@@ -17,7 +17,7 @@ use tokio::time::sleep;
 
 use crate::support::{Client, Servers, TTL};
 
-/// How long a session lives on without its heartbeats: shorter than a third of the TTL, after which core renews.
+/// The time for which a session survives without heartbeats: shorter than a third of the TTL, after which core renews.
 const SESSION: Duration = Duration::from_secs(6);
 
 impl Servers {
@@ -141,7 +141,7 @@ async fn a_fixed_lease_lasts_as_long_as_its_sessions_live() {
 #[derive(Debug)]
 struct SessionNode {
     linked: Linked,
-    /// What was asked of the server for each request.
+    /// The control of each request that was sent to the server.
     asked: Mutex<HashMap<HolderId, Arc<(AcquireRequest, RequestControl)>>>,
 }
 

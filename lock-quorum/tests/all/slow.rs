@@ -12,10 +12,10 @@ use tokio::time::{Instant, sleep};
 
 use crate::support::{Servers, TTL};
 
-/// How long an acquire takes there, whether it is given up or not.
+/// The time that an acquire takes there, also if it is given up.
 const LONG: Duration = Duration::from_secs(100);
 
-/// What is dropped half-way may take effect later, when nobody knows of it.
+/// A request that is dropped half-way may take effect later, when nobody knows of it.
 #[tokio::test(start_paused = true)]
 async fn the_acquire_of_a_vote_is_awaited_however_long_it_takes() {
     assert!(LONG > 3 * TTL);

@@ -1,4 +1,4 @@
-//! What is refused at the start.
+//! Configurations that are rejected at the start.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -37,7 +37,7 @@ impl<D: Decisions> Round<D> {
         });
     }
 
-    /// How the anchor is asked.
+    /// The way in which the anchor is asked.
     pub(super) fn ask_of_anchor(&self) -> Ask {
         match self.wanted.waits {
             true => Ask::Forever,

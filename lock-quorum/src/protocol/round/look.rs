@@ -1,5 +1,5 @@
-//! What a request that waits in the anchor's queue learns of all nodes meanwhile: whether the anchor answers, and whether whoever
-//! has its vote has a majority.
+//! The looks at all nodes of a request that waits in the anchor's queue. A look finds whether the anchor answers, and
+//! whether the holder of its vote has a majority.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -15,9 +15,9 @@ pub(super) struct Looks {
     /// Where it waits.
     anchor: Option<usize>,
     next: Option<Instant>,
-    /// How many of them found nothing wrong.
+    /// The number of looks that found nothing wrong.
     number: u32,
-    /// How many have begun, wherever it waited, and which one is under way.
+    /// The number of looks that have begun, at all anchors, and the one that is under way.
     begun: u32,
     under_way: Option<u32>,
     /// Who had the anchor's vote and no majority when it looked last.

@@ -1,4 +1,4 @@
-//! What follows when a majority has voted: the token, and votes of which too little is left.
+//! The steps after a majority has voted: the token is decided, and votes that end too soon are renewed.
 
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,7 @@ impl<D: Decisions> Round<D> {
         live.filter_map(|(asked, _)| asked.as_ref().filter(|asked| asked.is_granted()))
     }
 
-    /// What is known of the token, once a majority has voted.
+    /// The token, as far as it is known, once a majority has voted.
     pub(super) fn token(&self, answers: &[Answer], situation: &Situation<'_>) -> Option<Token> {
         let live: Vec<FencingToken> = self.live(situation).filter_map(|asked| asked.token).collect();
         let nodes = self.decisions.nodes_that_count(answers);

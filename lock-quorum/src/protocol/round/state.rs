@@ -1,4 +1,4 @@
-//! What the nodes' answers amount to at a moment.
+//! The result of the nodes' answers at a moment.
 
 use std::time::{Duration, Instant};
 
@@ -27,7 +27,7 @@ impl<D: Decisions> Round<D> {
         self.decisions.anchor(&order, &is_out).unwrap_or_default()
     }
 
-    /// What each node has said. One that is silent, or was left out because it is suspected, counts as failed.
+    /// The answer of each node. A node that is silent, or was left out because it is suspected, counts as failed.
     pub(super) fn answers(&self, situation: &Situation<'_>) -> Vec<Answer> {
         let anchor = self.anchor(situation);
         let answer = |node: usize| match &self.asked[node] {
@@ -55,7 +55,7 @@ impl<D: Decisions> Round<D> {
         self.decisions.patience(self.wanted.patience, situation.ttl)
     }
 
-    /// Whether the node has said nothing for too long.
+    /// Whether the node has not answered for too long.
     pub(super) fn is_silent(&self, node: usize, situation: &Situation<'_>) -> bool {
         let Some(asked) = &self.asked[node] else { return false };
         asked.answer.is_none() && !asked.is_waiting() && situation.now >= asked.at + self.patience
@@ -77,7 +77,7 @@ impl<D: Decisions> Round<D> {
         let silent_at = open.map(|asked| asked.at + self.patience);
         let in_vain_at = asked().filter_map(|asked| asked.in_vain_from(self.patience));
         let looks = silent_at.chain(in_vain_at).chain(self.looks.next());
-        // What is over does not come again.
+        // A look whose time is over does not come again.
         looks.filter(|at| situation.now < *at).min()
     }
 
@@ -121,7 +121,7 @@ impl<D: Decisions> Round<D> {
         self.last_busy.clone().filter(|_| is_taken)
     }
 
-    /// What a request that waited, and was given up, has heard of the name.
+    /// The last report on the name to a request that waited and was given up.
     pub(in crate::protocol) fn last_word(&self) -> Option<Busy> {
         self.last_busy.clone().filter(|_| self.wanted.waits)
     }
@@ -158,7 +158,7 @@ impl<D: Decisions> Round<D> {
 }
 
 impl Asked {
-    /// Whether it may have left an entry in the node's queue.
+    /// Whether the vote may have left an entry in the node's queue.
     pub(super) fn has_place(&self) -> bool {
         self.ask != Ask::Once
     }
@@ -179,12 +179,12 @@ impl Asked {
         }
     }
 
-    /// Whether somebody else holds the name, as the node has said.
+    /// Whether the node has said that somebody else holds the name.
     fn is_busy(&self) -> bool {
         self.is_waiting() || matches!(self.answer, Some(Answered::Busy { .. }))
     }
 
-    /// Whether it waits in the node's queue, as the node has said.
+    /// Whether the node has said that the request waits in its queue.
     pub(super) fn is_waiting(&self) -> bool {
         self.answer.is_none() && self.has_place() && self.queued.is_some()
     }
