@@ -13,9 +13,9 @@ use crate::verdict::Verdict;
 pub struct Case {
     /// Its name, which is its test's.
     pub name: &'static str,
-    /// What it is about: the file that it stands in.
+    /// The topic of the case: the name of its file.
     pub topic: &'static str,
-    /// What it does to the server.
+    /// The effect of the case on the server.
     pub server: ServerUse,
     /// The [id](lock_core::Guarantee::id) of the guarantee that a backend keeps only if it passes this case.
     pub guarantee: Option<&'static str>,

@@ -1,4 +1,4 @@
-//! What a case has in hand.
+//! The context of a case: its server, its subjects and its names.
 
 use std::future::Future;
 use std::ops::Deref;
@@ -31,7 +31,7 @@ pub(crate) struct Cx {
 pub(crate) struct RawCx {
     cx: Cx,
     harness: Arc<dyn BackendHarness>,
-    /// How a case that names no mode asks for a name.
+    /// The mode of a case that names none.
     alone: Mode,
 }
 
@@ -56,7 +56,7 @@ impl Cx {
         &self.test
     }
 
-    /// What another process needs, or the reason to skip.
+    /// The address of the server for another process, or the reason to skip.
     pub(crate) fn address(&self) -> Result<String, Stop> {
         self.harness.address().ok_or(Stop::Skipped(Skip::OneProcess))
     }
@@ -70,7 +70,7 @@ impl Cx {
         self.timing().ttl
     }
 
-    /// How long a busy machine may take.
+    /// The time that a busy machine may take.
     pub(crate) fn patience(&self) -> Duration {
         self.timing().patience
     }
@@ -175,7 +175,7 @@ impl Cx {
         self.observer().await.status(name).await.or_fail("ask for the status")
     }
 
-    /// What the holder of the name calls itself, where the server knows.
+    /// The label of the name's holder, if the server knows it.
     pub(crate) async fn holder_of(&self, name: &str) -> Result<Option<Arc<str>>, Stop> {
         let holders = self.status(name).await?.holders;
         Ok(holders.first().and_then(|holder| holder.label.clone()))
@@ -244,7 +244,7 @@ impl Cx {
         self.soon("the client to notice that it is cut off", noticed).await
     }
 
-    /// What must be done soon, or the case fails.
+    /// Awaits a future that must end soon, or the case fails.
     #[track_caller]
     pub(crate) fn soon<'a, T>(
         &self,
@@ -254,7 +254,7 @@ impl Cx {
         self.within(self.patience(), what, doing)
     }
 
-    /// What must be done within this time, or the case fails.
+    /// Awaits a future that must end within this time, or the case fails.
     #[track_caller]
     pub(crate) fn within<'a, T>(
         &self,
@@ -271,7 +271,7 @@ impl Cx {
         }
     }
 
-    /// How a case ends where the capability is not declared: skipped, if its option was refused.
+    /// The end of a case whose capability is not declared: skipped, if its option was rejected.
     pub(crate) fn undeclared<T>(&self, capability: Capability, refused: lock_core::Result<T>) -> Stop {
         match refused {
             Ok(_) => Stop::assertion(format!("{capability:?} is not declared, yet its option was accepted")),

@@ -34,7 +34,7 @@ pub trait Harness: Debug + Send + Sync + 'static {
     where
         Self: Sized;
 
-    /// What another process needs to reach this server, or `None` if no other process can.
+    /// The address of this server for another process, or `None` if no other process can reach it.
     fn address(&self) -> Option<String>;
 
     /// The times that suit the server.
@@ -86,7 +86,7 @@ pub trait BackendHarness: Harness {
     async fn backend(&self, namespace: &str, route: &Route) -> Arc<dyn DistributedLock>;
 }
 
-/// What a case does to the server.
+/// The effect of a case on the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerUse {
     /// Nothing that affects another case: one server may serve all cases at the same time.
@@ -122,15 +122,15 @@ pub struct Timing {
     pub paused: bool,
     /// The TTL that cases ask for. Defaults to 3 s: a busy machine may stand still for one or two.
     pub ttl: Duration,
-    /// How long after its TTL a dead client's hold may still exist. Defaults to zero.
+    /// The time after its TTL for which a dead client's hold may still exist. Defaults to zero.
     pub tick: Duration,
-    /// How long a busy machine may take for an operation that waits for nothing. Defaults to 20 s.
+    /// The time that a busy machine may take for an operation that waits for nothing. Defaults to 20 s.
     pub patience: Duration,
     /// The longest round trip, in percent of the TTL, over which a hold must be kept. Defaults to 40, at least 10.
     pub round_trip_percent: u32,
 }
 
-/// How a client reaches the server.
+/// The way in which a client reaches the server.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Route {

@@ -1,4 +1,4 @@
-//! What child processes do.
+//! The jobs of child processes.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

@@ -105,10 +105,10 @@
 //! `report.json` there. A case for which there was no server is not in them. Empty the folder before: results of earlier runs stay in it.
 //! [A workflow for GitHub](https://github.com/polylock/polylock/blob/main/docs/conformance.yml) does that.
 //!
-//! # What passes, and what is skipped
-//! What a backend [declares](lock_core::backend::Capabilities) must pass. What it does not declare must be refused, and then
-//! the case is skipped. Only what [`Capability`] lists may be missing, and [several locks at
-//! once](Subject::acquires_several). Core provides four things for every subject: one request at the server for all local
+//! # Which cases must pass, and which are skipped
+//! A backend must pass the cases of each feature that it [declares](lock_core::backend::Capabilities). It must reject a feature
+//! that it does not declare, and then the case is skipped. Only the features of [`Capability`] and [several locks at
+//! once](Subject::acquires_several) may be missing. Core provides four things for every subject: one request at the server for all local
 //! waiters, bounded passes among them, re-entry, and several locks at once.
 //!
 //! A skip prints one line to standard error, `SKIP module::case: reason`, past the test runner's capture. Nothing else can

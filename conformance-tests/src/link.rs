@@ -27,15 +27,15 @@ struct State {
     /// Counts the times that all connections were ended.
     breaks: u64,
     requests_held: bool,
-    /// How many replies still pass before they are held back; `None`: all.
+    /// The number of replies that pass before the others are held back. `None`: all pass.
     replies_left: Option<u64>,
     /// The n-th reply from now gets lost.
     swallow: Option<u64>,
-    /// Whether the way is cut from then on.
+    /// Whether the link is cut after these replies.
     ends_then: bool,
     /// The connections on which a request passed since it was said that a reply is to be lost.
     asked: HashSet<u64>,
-    /// How many connections there were.
+    /// The number of connections so far.
     connections: u64,
     delay: Duration,
     waiting: usize,
@@ -66,12 +66,12 @@ impl std::error::Error for Broken {}
 #[derive(Clone, Copy, Debug)]
 pub struct Connection {
     number: u64,
-    /// How often all connections had been ended when it was made.
+    /// The number of breaks of all connections before this one was made.
     breaks: u64,
 }
 
 impl Connection {
-    /// Whether it had ended before the other one was made.
+    /// Whether this connection had ended before the other one was made.
     pub(crate) fn ended_before(self, other: Self) -> bool {
         self.breaks < other.breaks
     }
@@ -161,7 +161,7 @@ impl Link {
         self.until(|state| state.swallow.is_none().then_some(())).await;
     }
 
-    /// Whether nothing comes through either way, while connections stay open.
+    /// Whether nothing passes in either direction, while connections stay open.
     pub(crate) fn is_stalled(&self) -> bool {
         let state = self.lock();
         state.requests_held && state.replies_left == Some(0)

@@ -31,7 +31,7 @@ pub struct Linked {
 #[derive(Debug, Clone, Default)]
 struct Latest(Arc<Mutex<HashMap<HolderId, u64>>>);
 
-/// How often a waiting request looks whether its connection is silent.
+/// The time after which a waiting request checks again whether its connection is silent.
 const LISTEN_AGAIN: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
@@ -111,7 +111,7 @@ impl DistributedLock for Linked {
 
     async fn connect(&self) -> Result<()> {
         let backend = self.backend.clone();
-        // What any backend that does I/O has: a limit to its first contact.
+        // Any backend that does I/O limits the time of its first contact.
         let connecting = round_trip(&self.link, async move { backend.connect().await });
         match tokio::time::timeout(Duration::from_secs(5), connecting).await {
             Ok(answer) => answer,

@@ -78,7 +78,7 @@ macro_rules! __for_each_mutant {
             mutant_names_cut_at_nul NamesCutAtNul hostile_names_are_names;
             /// Names are cut to the length that the server can keep.
             mutant_names_shortened NamesShortened the_longest_names_are_distinct;
-            /// What is kept beside a name is kept under what may be a name itself.
+            /// The server keeps data beside a name under a key that may be a name itself.
             mutant_names_meet_auxiliary_keys NamesMeetAuxiliaryKeys auxiliary_names_are_distinct;
             /// A request without an answer counts as busy.
             mutant_unknown_is_busy UnknownIsBusy an_outage_is_not_busy;

@@ -12,15 +12,15 @@ use crate::verdict::Outcome;
 
 pub use crate::mutant::Mutant;
 
-/// What became of a mutant.
+/// The result of a mutant.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Proof {
-    /// How the case named for it ended.
+    /// The outcome of the case that is named for it.
     pub named: Outcome,
     /// The other cases that did not pass, and how they ended.
     pub failed: Vec<(&'static str, Outcome)>,
-    /// How many of the other cases passed or do not apply.
+    /// The number of the other cases that passed or do not apply.
     pub passed: usize,
 }
 
@@ -45,7 +45,7 @@ pub fn prove(mutant: Mutant) -> Proof {
 }
 
 impl Proof {
-    /// Whether the mutant was caught for what it is.
+    /// Whether the named case caught the mutant, by an assertion.
     ///
     /// # Errors
     /// Says what is missing: the case named for it must fail by its own assertion, and at least half of the others

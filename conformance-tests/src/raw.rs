@@ -34,11 +34,11 @@ pub(crate) struct Waiter {
     driving: JoinHandle<Result<Attempt>>,
 }
 
-/// How long to wait before a request without an answer is repeated.
+/// The time before a request without an answer is repeated.
 const SOON_AGAIN: Duration = Duration::from_millis(2);
 /// More than the part of its ttl by which a lease ends before the server's.
 const LONGEST_MARGIN: u32 = 6;
-/// What every request calls itself at first.
+/// The first label of every request.
 const ASKER: &str = "the asker";
 
 /// Asks until it is granted, or busy for one that does not wait or nobody waits for.
@@ -270,12 +270,12 @@ impl Waiter {
         }
     }
 
-    /// Whether it still waits.
+    /// Whether the request still waits.
     pub(crate) fn is_waiting(&self) -> bool {
         !self.driving.is_finished()
     }
 
-    /// What it comes to, within `bound`.
+    /// The result of the request, within `bound`.
     pub(crate) async fn ended(self, cx: &RawCx, bound: Duration, what: &str) -> Result<Result<Attempt>, Stop> {
         let attempt = cx.within(bound, what, self.driving).await?;
         attempt.map_err(|panic| Stop::assertion(panic.to_string()))
@@ -304,7 +304,7 @@ impl Grant {
         self.request.lease()
     }
 
-    /// Whether this process may still believe in it.
+    /// Whether this process may still rely on the hold.
     pub(crate) fn is_live(&self) -> bool {
         matches!(self.lease().state(), HoldState::Held | HoldState::Suspect)
     }

@@ -1,6 +1,6 @@
 //! The sentences of the contract, as `lock-core` documents them, by the topics of the cases that check them.
 
-/// What the cases of this topic check. A test compares it with the docs of `lock-core`.
+/// The rule that the cases of this topic check. A test compares it with the docs of `lock-core`.
 pub(crate) fn of(topic: &str) -> &'static str {
     match topic {
         "exclusion" | "contention" => {

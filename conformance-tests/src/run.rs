@@ -21,9 +21,9 @@ use crate::verdict::{Capability, Outcome, Skip, Stop, Verdict};
 /// The topics of passes, of minimum holds and of following, which exclusive holds alone have.
 const OF_EXCLUSIVE_HOLDS: [&str; 3] = ["passes", "keeping", "following"];
 
-/// How long a case may take by the clock on the wall.
+/// The limit on a case by wall clock.
 const WALL: Duration = Duration::from_secs(330);
-/// How long a case may take by its runtime's clock, which may be paused.
+/// The limit on a case by its runtime's clock, which may be paused.
 const LIMIT: Duration = Duration::from_secs(300);
 const PAUSED_LIMIT: Duration = Duration::from_secs(60 * 60);
 
@@ -176,7 +176,7 @@ fn say_skipped(test: &str, reason: &str) {
     let _ = std::io::stderr().write_all(line.as_bytes());
 }
 
-/// What the test runner calls it: the path without the crate.
+/// The name of the case for the test runner: the path without the crate.
 fn test_path(module: &str, case: &str) -> String {
     let module = module.split_once("::").map_or(module, |(_, module)| module);
     format!("{module}::{case}")

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use lock_core::backend::SentAt;
 
-/// How much time passes before each moment of sending on the threads of one case's runtime.
+/// The time that passes before each moment of sending, on the threads of one case's runtime.
 #[derive(Debug)]
 pub(crate) struct SendingDelay {
     paused: bool,

@@ -22,10 +22,10 @@ pub type Task<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 /// One client of a lock library. [`LockerSubject`] adapts [`lock_core::Locker`]; write an adapter for any other library.
 #[async_trait]
 pub trait Subject: Debug + Send + Sync + 'static {
-    /// What it can do beyond the minimum.
+    /// The optional features of the subject.
     fn capabilities(&self) -> Capabilities;
 
-    /// How many times in a row it passes a lock on among its own callers at most, while other processes wait.
+    /// The most times in a row that the subject passes a lock on among its own callers while other processes wait.
     fn passes(&self) -> u32;
 
     /// Acquires as asked. Returns `None` if the lock is taken, only for [`WaitLimit::Try`].
@@ -37,7 +37,7 @@ pub trait Subject: Debug + Send + Sync + 'static {
     /// May be dropped at any point, and then leaves nothing behind. The suite checks this.
     async fn acquire(&self, ask: &Ask) -> Result<Option<Box<dyn SubjectGuard>>>;
 
-    /// Whether it can [acquire several locks at once](Self::acquire_all).
+    /// Whether the subject can [acquire several locks at once](Self::acquire_all).
     fn acquires_several(&self) -> bool {
         false
     }
@@ -90,7 +90,7 @@ pub trait SubjectGuard: Debug + Send + Sync + 'static {
     /// The hold's state, by the local clock alone.
     fn state(&self) -> State;
 
-    /// How long the hold lasts if nothing renews it.
+    /// The time for which the hold lasts if nothing renews it.
     fn valid_for(&self) -> Duration;
 
     /// Completes when the hold is lost, and never otherwise.
@@ -164,7 +164,7 @@ pub enum State {
     Lost,
 }
 
-/// How a hold ended.
+/// The end of a hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// It was released.
@@ -179,25 +179,25 @@ pub enum End {
 pub struct Ask {
     /// The lock's name.
     pub name: String,
-    /// How it is to be held. Only modes that the subject [declares](Subject::capabilities) are asked for.
+    /// The mode of the hold. Only modes that the subject [declares](Subject::capabilities) are asked for.
     pub mode: Mode,
-    /// How long the lock stays taken after its client died.
+    /// The time for which the lock stays taken after its client died.
     pub ttl: Duration,
     /// The holder's label.
     pub label: Option<Arc<str>>,
     /// Whether the hold is never renewed.
     pub fixed: bool,
-    /// How long the name stays taken at least, even if it is released.
+    /// The least time for which the name stays taken, even if it is released.
     pub minimum: Option<Duration>,
     /// After which time it is lost, if it is still held then.
     pub maximum: Option<Duration>,
     /// The key of a hold that it may share.
     pub reentry: Option<ReentryKey>,
-    /// How long to wait.
+    /// The limit on the wait.
     pub wait: WaitLimit,
 }
 
-/// How long an [`Ask`] waits when the name is taken.
+/// The limit on the wait of an [`Ask`] whose name is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitLimit {
     /// Not at all.

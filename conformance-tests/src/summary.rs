@@ -1,4 +1,4 @@
-//! What became of the cases, in files: for programs as JSON, and for people as HTML.
+//! The results of the cases in files: for programs as JSON, and for people as HTML.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;

@@ -1,4 +1,4 @@
-//! How a case ends.
+//! The outcomes of a case.
 
 use std::fmt;
 use std::panic::Location;
@@ -6,7 +6,7 @@ use std::panic::Location;
 use lock_core::backend::Capabilities;
 use lock_core::{Error, Guarantee};
 
-/// What a case answers.
+/// The result of a case's function.
 pub type Verdict = Result<(), Stop>;
 
 /// Why a case did not come to its end.
@@ -21,12 +21,12 @@ pub enum Stop {
 /// A promise that was not kept.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// What was found.
+    /// The description of the failure.
     pub message: String,
     /// Whether an assertion of the case found it, or an operation failed on the way there.
     pub asserted: bool,
-    /// Whether it breaks exclusion or the order of tokens: two holders at a time, or a token that went back. No slow machine
-    /// explains that.
+    /// Whether the failure breaks exclusion or the order of tokens: two holders at a time, or a token that went back.
+    /// No slow machine explains that.
     pub safety: bool,
     /// Where.
     pub at: &'static Location<'static>,
@@ -91,7 +91,7 @@ pub enum Capability {
 }
 
 impl Capability {
-    /// Whether it is declared.
+    /// Whether the capability is declared.
     pub fn is_in(self, capabilities: Capabilities) -> bool {
         match self {
             Self::Extend => capabilities.extend,
@@ -231,7 +231,7 @@ macro_rules! ensure_safe {
 }
 pub(crate) use ensure_safe;
 
-/// How a case ended.
+/// The outcome of a case.
 #[derive(Clone, Debug)]
 pub enum Outcome {
     /// The promise was kept.

@@ -31,12 +31,12 @@ impl Watched {
         self.requests().asked.clear();
     }
 
-    /// How many requests were asked.
+    /// The number of requests that were sent.
     pub(crate) fn asked(&self) -> usize {
         self.requests().asked.len()
     }
 
-    /// How many requests were asked and abandoned.
+    /// The number of requests that were sent and abandoned.
     pub(crate) fn undone(&self) -> usize {
         let requests = self.requests();
         requests.asked.intersection(&requests.abandoned).count()

@@ -126,8 +126,8 @@ pub(crate) async fn an_acquire_is_dropped_before_every_reply(cx: &Cx) -> Verdict
     Ok(())
 }
 
-/// Whether the acquire of a free lock was done when so many replies had arrived. Else it is dropped then, and the others
-/// come late or never.
+/// Acquires a free lock, and returns whether that was done after `replies` replies. If not, it is dropped then, and the
+/// other replies come late or never.
 async fn is_done_or_dropped_before_reply(cx: &Cx, replies: u64, come_late: bool) -> Result<bool, Stop> {
     let (link, ask) = (Link::new(), cx.ask("a").await);
     let client = cx.subject_through(&link).await;
@@ -209,7 +209,7 @@ pub(crate) async fn a_request_that_arrives_late_is_undone(cx: &RawCx) -> Verdict
     cx.until_free("a", cx.freed_by(ttl), "its request was abandoned").await
 }
 
-/// What never had a connection has left nothing, and is not undone: an outage leaves no work for the time after it.
+/// An acquire that never had a connection has left nothing and is not undone: an outage leaves no work for later.
 pub(crate) async fn nothing_is_undone_that_was_never_sent(cx: &RawCx) -> Verdict {
     let link = Link::new();
     let (nowhere, never_connected) = watched(cx.backend_nowhere().await);

@@ -77,7 +77,7 @@ impl Leading {
         }
     }
 
-    /// Whether no term of it begins soon.
+    /// Returns whether no term of this candidate begins soon.
     pub(super) async fn is_waiting(&mut self) -> bool {
         timeout(Duration::from_millis(20), self.began.recv()).await.is_err()
     }
@@ -267,7 +267,7 @@ pub(crate) async fn a_candidate_that_waited_is_seen(cx: &Cx) -> Verdict {
     Ok(())
 }
 
-/// What an observer tells next: a later term than the one before.
+/// The observer's next report, which must be a later term than the one before.
 async fn next_seen(
     cx: &Cx,
     told: &mut UnboundedReceiver<lock_core::Result<Elected>>,
@@ -290,7 +290,7 @@ async fn resign(term: Box<dyn SubjectGuard>) -> Verdict {
     term.released().await
 }
 
-/// What a health endpoint returns: electing, leading, following with the leader's value, unreachable.
+/// The state that a health endpoint returns: electing, leading, following with the leader's value, unreachable.
 pub(crate) async fn the_state_of_an_election_is_known(cx: &Cx) -> Verdict {
     let (link, ttl) = (Link::new(), cx.long_ttl().await);
     let (one, two) = (cx.subject().await, cx.subject_through(&link).await);

@@ -1,4 +1,4 @@
-//! What goes wrong is told for what it is, in time.
+//! Failures are reported with the right error, in time.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! How the hold of a client that is cut off, dead or silent ends: not before its ttl, and soon after.
+//! The end of a hold whose client is cut off, dead or silent: not before its TTL, and soon after.
 
 use tokio::time::{Instant, sleep};
 

@@ -113,7 +113,7 @@ pub(crate) async fn a_shorter_renewal_changes_nothing(cx: &RawCx) -> Verdict {
 
 async fn renewed_for(cx: &RawCx, grant: Grant, ttl: Duration) -> Result<Grant, Stop> {
     if !Capability::Extend.is_in(cx.observer().await.capabilities()) {
-        // What core refuses, which the cases above the raw layer check.
+        // Core rejects these already, which the cases above the raw layer check.
         let client = cx.subject().await;
         let guard = cx.hold(&client, &cx.brief("b")).await?;
         return Err(cx.undeclared(Capability::Extend, guard.extend(ttl).await));

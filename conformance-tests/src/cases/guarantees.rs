@@ -1,4 +1,4 @@
-//! What a backend says that a hold survives.
+//! The events that a hold survives, as its backend declares them.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::link::Link;
 use crate::raw::Grant;
 use crate::verdict::{OrFail, Skip, Stop, Verdict};
 
-/// How many names are used beside the one that is held.
+/// The number of names that are used beside the one that is held.
 const OTHERS: usize = 100;
 
 /// Skips the case where the backend, which has read the server's settings, does not say that it keeps the guarantee.

@@ -204,7 +204,7 @@ pub(crate) async fn pages_under_change_miss_no_held_name(cx: &RawCx) -> Verdict 
     Ok(())
 }
 
-/// What is not declared is refused.
+/// If listing is not declared, it is rejected.
 pub(crate) async fn without_it_a_list_is_unsupported(cx: &RawCx) -> Verdict {
     let client = cx.connected().await?;
     let locks = Locker::from_backend(client.clone());

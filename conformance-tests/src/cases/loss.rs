@@ -1,4 +1,4 @@
-//! How a holder learns that it lost its lock.
+//! The ways in which a holder learns that it lost its lock.
 
 use std::time::Duration;
 
@@ -213,7 +213,7 @@ pub(crate) async fn work_stops_with_the_lock(cx: &Cx) -> Verdict {
     Ok(())
 }
 
-/// What was lost can be acquired again, by the same client.
+/// The same client can acquire the lock that it lost.
 pub(crate) async fn a_lost_lock_can_be_acquired_again(cx: &Cx) -> Verdict {
     let client = cx.subject().await;
     let lost = cx.hold(&client, &cx.brief("a")).await?;

@@ -145,7 +145,7 @@ pub(crate) async fn a_minimum_hold_outlasts_its_client(cx: &Cx) -> Verdict {
 /// So does a process that exits after its release, and one that is killed before it. By capability.
 pub(crate) async fn a_minimum_hold_outlasts_its_process(cx: &Cx) -> Verdict {
     let (client, minimum) = (cx.subject().await, 2 * cx.ttl());
-    // What is refused is refused here too.
+    // An acquire that is rejected elsewhere is rejected here too.
     let (guard, _) = hold_at_least(cx, &client, &cx.ask("b").await, cx.ttl()).await?;
     guard.released().await?;
     for kills in [false, true] {

@@ -1,4 +1,4 @@
-//! What an outage does to those who hold, wait, try and release.
+//! The effects of an outage on those who hold, wait, try and release.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -106,7 +106,8 @@ pub(crate) async fn a_wait_ends_in_a_silence(cx: &Cx) -> Verdict {
     ensure_explained(&error, "a wait whose connection is silent")
 }
 
-/// How a wait ends whose connection fails. On a busy machine its client may notice too late: then the wait is repeated.
+/// The error of a wait whose connection fails. On a busy machine the client may notice the failure too late; then the
+/// wait is repeated.
 async fn a_wait_that_is_told(cx: &Cx, time: Duration, fail: fn(&Link)) -> Result<Error, Stop> {
     for _ in 0..2 {
         let error = a_wait_behind(cx, time, fail).await?;
@@ -117,7 +118,7 @@ async fn a_wait_that_is_told(cx: &Cx, time: Duration, fail: fn(&Link)) -> Result
     a_wait_behind(cx, time, fail).await
 }
 
-/// How a wait for a lock that is taken ends, if its connection fails meanwhile.
+/// The error of a wait for a lock that is taken, if the connection fails meanwhile.
 async fn a_wait_behind(cx: &Cx, time: Duration, fail: fn(&Link)) -> Result<Error, Stop> {
     let link = Link::new();
     let (holder, waiter) = (cx.subject().await, cx.subject_through(&link).await);
@@ -159,7 +160,7 @@ pub(crate) async fn a_server_that_has_fallen_silent_is_unavailable(cx: &Cx) -> V
     Ok(())
 }
 
-/// How a try and a wait end, if the connection of a client has failed before.
+/// The errors of a try and of a wait, if the client's connection has failed before.
 async fn acquires_of_a_free_lock(cx: &Cx, fail: fn(&Link)) -> Result<Vec<Error>, Stop> {
     let ask = cx.ask("a").await;
     let mut errors = Vec::new();
@@ -189,7 +190,7 @@ pub(crate) async fn a_try_after_an_outage_asks_the_server(cx: &Cx) -> Verdict {
         link.cut();
         let outage = async {
             loop {
-                // What fails again and again is asked for less and less often.
+                // A connection that fails again and again is dialled less and less often.
                 let _unavailable = client.acquire(&ask.clone().trying()).await;
                 sleep(LITTLE).await;
             }

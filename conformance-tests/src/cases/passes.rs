@@ -10,7 +10,7 @@ use crate::context::{RawCx, lock_name};
 use crate::raw::{Grant, drive, granted};
 use crate::verdict::{Capability, OrFail, Stop, Verdict, ensure, ensure_safe};
 
-/// How many tokens a grant reserves here.
+/// The number of tokens that a grant reserves here.
 const TOKENS: u32 = 4;
 
 /// A hold as it was passed on, and its lease, which nothing has armed.

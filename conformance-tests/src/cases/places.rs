@@ -104,7 +104,7 @@ async fn place_outlives(cx: &Cx, time: Option<Duration>) -> Verdict {
         ),
         None => first.drop_it(),
     }
-    // What is to be told to the server of it has been by then.
+    // By then the server has received all requests.
     sleep(Duration::from_millis(50)).await;
     guard.released().await?;
     let next = second.end(cx, "the one behind the first one to be granted").await?;

@@ -241,7 +241,7 @@ pub(crate) async fn contradicting_options_are_refused(cx: &Cx) -> Verdict {
     cx.until_free("a", cx.patience(), "the release").await
 }
 
-/// What was lost is not shared: the key waits like anybody, and has a hold of its own then.
+/// A hold that was lost is not shared: a caller with its key waits like others, and gets a hold of its own.
 pub(crate) async fn a_lost_hold_is_not_shared(cx: &Cx) -> Verdict {
     let (client, other, key) = (cx.subject().await, cx.subject().await, ReentryKey::new());
     let stranger = cx.ask("a").await;

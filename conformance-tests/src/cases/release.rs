@@ -223,7 +223,7 @@ pub(crate) async fn a_release_dropped_half_way_is_finished(cx: &Cx) -> Verdict {
     let ask = cx.ask("a").await;
     for polls in 1..6 {
         let guard = cx.hold(&client, &ask).await?;
-        // Whether it came to its end does not matter here.
+        // The release may or may not have ended.
         let _unknown = Polls::new(guard.release(), polls).await;
         cx.until_free("a", cx.patience(), "its release was dropped").await?;
     }

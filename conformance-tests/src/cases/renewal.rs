@@ -167,7 +167,7 @@ pub(crate) async fn a_slow_line_loses_no_hold(cx: &Cx) -> Verdict {
     let (link, ttl) = (Link::new(), cx.ttl());
     let (far, waiter) = (cx.subject_through(&link).await, cx.subject().await);
     let before = cx.hold(&far, &cx.brief("a")).await?;
-    // What two machines need comes on top, and busy ones need much.
+    // The time that two machines need comes on top, and busy machines need much.
     let of_it = if cx.timing().paused { 95 } else { 75 };
     link.delay(ttl * cx.round_trip_percent() * of_it / 20_000);
     let meanwhile = cx.hold(&far, &cx.brief("b")).await?;

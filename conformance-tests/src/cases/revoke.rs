@@ -88,7 +88,7 @@ pub(crate) async fn a_revoked_holder_is_told_with_its_next_renewal(cx: &RawCx) -
             !grant.renew(cx.long_ttl().await).await?,
             "renewed after it was revoked: {how:?}"
         );
-        // What core does with a loss: it is a release of nothing.
+        // Core does the same after a loss: it releases a hold that has ended.
         grant.released(cx).await?;
         if how == Revoke::AtLeaseEnd {
             continue_without(cx, &client, grant.token()).await?;
@@ -220,7 +220,7 @@ pub(crate) async fn a_revoke_can_be_repeated(cx: &RawCx) -> Verdict {
     cx.until_free("a", cx.patience(), "the release").await
 }
 
-/// What is not declared is refused, and ends nothing.
+/// If revoking is not declared, it is rejected and ends nothing.
 pub(crate) async fn without_it_a_revoke_is_unsupported(cx: &RawCx) -> Verdict {
     let client = cx.connected().await?;
     let grant = cx.grant(&client, "a").await?;

@@ -87,7 +87,7 @@ pub(crate) async fn a_release_dropped_half_way_can_be_repeated(cx: &RawCx) -> Ve
             let releasing = Polls::new(hold.release(ReleaseOptions::default()), polls);
             Ok(runtime()?.block_on(releasing).is_some())
         })??;
-        // Whether the first one did it nobody knows.
+        // Nobody knows whether the first call did it.
         let _outcome = grant.released(cx).await?;
         cx.until_free("a", cx.patience(), "a release that was repeated").await?;
         let grant = cx.grant(&client, "b").await?;

@@ -1,4 +1,4 @@
-//! What else a server may know of a lock: since when, by which id, and who waits.
+//! The optional parts of a status: the time of the grant, the id of the holder, and the waiters.
 
 use std::time::{Duration, SystemTime};
 

@@ -1,4 +1,4 @@
-//! What several cases need.
+//! Helpers that several cases need.
 
 use std::future::Future;
 use std::panic::Location;
@@ -123,12 +123,12 @@ impl Began {
         self.0.abort();
     }
 
-    /// What it comes to.
+    /// The result of the acquire.
     pub(crate) async fn ended(self) -> Result<Acquired, Stop> {
         self.0.await.map_err(|panic| Stop::assertion(panic.to_string()))
     }
 
-    /// What it came to, which must be soon.
+    /// The result of the acquire, which must come soon.
     pub(crate) async fn end(self, cx: &Cx, what: &str) -> Result<Acquired, Stop> {
         cx.soon(what, self.ended()).await?
     }

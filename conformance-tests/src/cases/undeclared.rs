@@ -1,4 +1,4 @@
-//! What a backend does not declare is refused before it is called.
+//! A feature that a backend does not declare is rejected before the backend is called.
 
 use std::sync::Arc;
 

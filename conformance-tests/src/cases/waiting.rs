@@ -337,7 +337,7 @@ pub(crate) async fn the_terms_of_the_grant_count(cx: &RawCx) -> Verdict {
     let ttl = cx.long_ttl().await;
     let waiting = cx.wait_for(&waiter, "a", ttl / 4).await?;
     waiting.control.set_terms(Terms::new(ttl).label("the winner"));
-    // What was sent with the former terms is answered by then.
+    // By then requests with the former terms are answered.
     sleep(50 * LITTLE).await;
     grant.release().await?;
     let granted = waiting.grant(cx, cx.patience(), "the waiter to be granted").await?;

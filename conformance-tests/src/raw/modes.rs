@@ -137,7 +137,7 @@ impl RawCx {
         Ok(options.replacing(&base.request).start())
     }
 
-    /// How many hold the name, as the server shows it.
+    /// The number of holders of the name, as the server reports it.
     pub(crate) async fn holders(&self, name: &str) -> Result<usize, Stop> {
         Ok(self.status(name).await?.holders.len())
     }

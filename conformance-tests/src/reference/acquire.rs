@@ -98,7 +98,8 @@ impl ReferenceServer {
 }
 
 impl State {
-    /// What a mutant takes the request for, or does to the name first. Returns the clock by which it mints tokens.
+    /// Changes the request, or the name first, as the mutant misreads them. Returns the clock by which the mutant mints
+    /// tokens.
     fn misread(&mut self, mutant: Mutant, name: &LockName, acquire: &mut Acquire, (now, clock): (Instant, u64)) -> u64 {
         let holder = acquire.wanted.holder;
         let is_repeated = self.hold_of(name, holder).is_some();
@@ -142,7 +143,7 @@ impl State {
         clock
     }
 
-    /// What a mutant makes of a grant. Returns the token that it states.
+    /// Changes the grant as the mutant does. Returns the token that it states.
     fn misgrant(
         &mut self,
         mutant: Mutant,

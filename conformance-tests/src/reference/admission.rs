@@ -6,7 +6,7 @@ use lock_core::memory::Wanted;
 use super::state::Name;
 use crate::mutant::Mutant;
 
-/// Whether the request is granted. A mutant decides by the rules too, but takes the name for other than it is.
+/// Whether the request is granted. A mutant decides by the rules too, but mistakes the state of the name.
 pub(super) fn admits(mutant: Option<Mutant>, surplus: u32, name: &Name, wanted: &Wanted<HolderId>) -> bool {
     let Some(mutant) = mutant else {
         return name.admits(wanted);

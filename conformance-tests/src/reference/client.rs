@@ -1,4 +1,4 @@
-//! What a client sends its requests over.
+//! The connections over which a client sends its requests.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -11,11 +11,11 @@ use crate::link::{Connection, Link};
 use crate::linked::{connected, round_trip_over};
 use crate::mutant::Mutant;
 
-/// How long a waiter sleeps at the most, for it may miss being woken.
+/// The longest sleep of a waiter, since it may miss a wake-up.
 pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(100);
-/// How long to wait for an answer before its outcome counts as unknown.
+/// The time to wait for an answer before its outcome counts as unknown.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long the one that fails without asking does so.
+/// The time for which the mutant that fails without asking does so.
 const BACK_OFF: Duration = Duration::from_millis(700);
 
 /// The way to a server. Clones are the same client's.
@@ -30,7 +30,7 @@ pub(super) struct Client {
     held: Arc<Mutex<Held>>,
 }
 
-/// What a client holds, and the connection over which it was granted the first of it.
+/// The holds of a client, and the connection over which the first of them was granted.
 #[derive(Debug, Default)]
 struct Held {
     over: Option<Connection>,

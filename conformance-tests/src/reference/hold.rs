@@ -18,7 +18,7 @@ pub(super) struct ReferenceHold {
     client: Client,
     ask: Request,
     token: FencingToken,
-    /// How many tokens are left, its own included.
+    /// The number of tokens that are left, including the hold's own.
     reserved: u32,
     was_passed: bool,
     lease: Lease,
@@ -143,7 +143,7 @@ impl Hold for ReferenceHold {
     }
 }
 
-/// What a release asks for.
+/// The terms of a release.
 #[derive(Debug)]
 struct Release {
     client: Client,

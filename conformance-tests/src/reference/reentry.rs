@@ -11,7 +11,7 @@ use lock_core::{Error, ErrorKind, FencingToken, ReentryKey, Release, Result};
 use crate::mutant::Mutant;
 use crate::subject::{Ask, End, State, Subject, SubjectGuard, Task};
 
-/// What is held by which key.
+/// The holds by re-entry key.
 #[derive(Debug, Default)]
 pub(super) struct Keys {
     asks: Mutex<HashMap<(String, ReentryKey), Ask>>,
@@ -33,7 +33,7 @@ struct Share {
 }
 
 impl Keys {
-    /// How the hold of the ask's key was first asked for.
+    /// The first ask for the hold with this ask's key.
     pub(super) fn first_ask(&self, ask: &Ask) -> Option<Ask> {
         lock(&self.asks).get(&key(ask)?).cloned()
     }

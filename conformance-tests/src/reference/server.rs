@@ -97,7 +97,7 @@ impl ReferenceServer {
         Ok(())
     }
 
-    /// Whether there was a hold to renew.
+    /// Renews a hold, and returns whether there was one.
     pub(super) fn renew(&self, request: &Request) -> Result<bool> {
         let (mut state, name, now) = self.at(&request.name)?;
         let holder = self.whose(&mut state, &name, request.holder(), Mutant::KeptIdLivesOn);
@@ -150,7 +150,7 @@ impl ReferenceServer {
         Ok(downgraded)
     }
 
-    /// Whether the hold was there, so that all later tokens are larger.
+    /// Raises the token of a hold, so that all later tokens are larger. Returns whether there was a hold.
     pub(super) fn raise(&self, request: &Request, token: FencingToken) -> Result<bool> {
         let (mut state, name, now) = self.at(&request.name)?;
         let (holder, before) = (request.holder(), state.server.last_token);
@@ -175,7 +175,7 @@ impl ReferenceServer {
         Ok(())
     }
 
-    /// Whether there was a hold to release. It is nobody's any more, and stays for as long as it is to be kept.
+    /// Releases a hold, and returns whether there was one. Afterwards nobody holds it, and it stays for `keep_for`.
     pub(super) fn release(&self, name: &LockName, holder: HolderId, keep_for: Option<Duration>) -> Result<bool> {
         let (mut state, name, now) = self.at(name)?;
         let anybodys = self.has(Mutant::ReleaseWithoutCompare) || state.notes.revoked.contains(&holder);

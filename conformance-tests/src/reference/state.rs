@@ -1,4 +1,4 @@
-//! What the server remembers.
+//! The state of the server.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub(super) struct State {
     pub(super) notes: Notes,
 }
 
-/// What only mutants look at.
+/// Notes that only mutants read.
 #[derive(Default)]
 pub(super) struct Notes {
     /// Every name that was ever asked for.

@@ -37,7 +37,7 @@ pub trait Candidate: Debug + Send + Sync + 'static {
     /// A view of who leads.
     fn observe(&self) -> Box<dyn Observer>;
 
-    /// What it knows of the election.
+    /// The candidate's knowledge of the election.
     ///
     /// # Cancel safety
     /// May be dropped at any point.
@@ -47,7 +47,7 @@ pub trait Candidate: Debug + Send + Sync + 'static {
 /// Makes the work of each term.
 pub type Work = Arc<dyn Fn(FencingToken) -> Task<Then> + Send + Sync>;
 
-/// What a leader does when its work is done.
+/// The action of a leader whose work is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Then {
     /// Resigns, and campaigns again.
@@ -78,7 +78,7 @@ pub struct Elected {
     pub value: Option<String>,
 }
 
-/// What a candidate knows of its election.
+/// A candidate's knowledge of its election.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ElectionState {
     /// It leads in this term.

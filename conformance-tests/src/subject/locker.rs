@@ -20,7 +20,7 @@ mod election;
 #[derive(Debug, Clone)]
 pub struct LockerSubject {
     locker: Locker,
-    /// Whether its locks are the write sides of reader-writer locks.
+    /// Whether the locks are the write sides of reader-writer locks.
     writes: bool,
 }
 

@@ -1,5 +1,5 @@
-//! What the servers of the test bed keep, as the pages show it, and which test shows each "yes". `cargo xtask guarantees` writes the
-//! pages.
+//! The guarantees of the test bed's servers, as the pages show them, and the test that shows each "yes". `cargo xtask
+//! guarantees` writes the pages.
 
 use std::collections::BTreeSet;
 use std::fs;

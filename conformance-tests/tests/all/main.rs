@@ -46,7 +46,7 @@ conformance!(
     quorum_redis,
     QuorumHarness<RedisHarness<Own>, RedisHarness<Second>, RedisHarness<Third>>
 );
-// What depends on how many nodes answer, and when.
+// The cases that depend on how many nodes answer, and when.
 conformance!(
     only [
         a_second_client_is_refused
@@ -157,7 +157,7 @@ conformance!(
     ] quorum_mixed,
     QuorumHarness<RedisHarness<Own>, ZooKeeperHarness<Standalone>, RedisHarness<Second>>
 );
-// What depends on the kind of the nodes.
+// The cases that depend on the kind of the nodes.
 conformance!(
     only [
         exclusion_between_processes
@@ -203,7 +203,8 @@ conformance!(one_permit redis_permit, RedisHarness<Own>);
 conformance!(redis_acl, RedisHarness<LeastPrivilege>);
 conformance!(redis_tls, RedisHarness<OverTls>);
 conformance!(redis_cluster, ClusterHarness);
-// What is to be acknowledged, also for a user with the least permissions, and names with and without a hash tag.
+// The cases of acknowledged requests, also for a user with the least permissions, and of names with and without a hash
+// tag.
 conformance!(
     only [
         a_second_client_is_refused
@@ -239,7 +240,7 @@ conformance!(
 );
 conformance!(redis8, RedisHarness<Redis8>);
 conformance!(valkey9, RedisHarness<Valkey9>);
-// What depends on the connection: everything else is the same as on one Redis.
+// The cases that depend on the connection. Everything else is the same as on one Redis.
 conformance!(
     only [
         a_second_client_is_refused
@@ -282,7 +283,7 @@ conformance!(postgres_pgbouncer, PostgresHarness<Pooled>);
 conformance!(postgres18, PostgresHarness<Postgres18>);
 conformance!(postgres_hostile, PostgresHarness<PostgresHostile>);
 conformance!(one_permit postgres_permit, PostgresHarness<PostgresHostile>);
-// What depends on the connection.
+// The cases that depend on the connection.
 conformance!(
     only [
         a_second_client_is_refused

@@ -1,4 +1,4 @@
-//! What the mutants are made from passes everything, and each has a case that catches it.
+//! The subjects from which the mutants are made pass all cases, and each mutant has a case that catches it.
 
 use std::sync::Arc;
 
@@ -64,7 +64,7 @@ fn a_grant_that_counts_from_its_effect_is_caught_on_files() {
     assert_caught_on_files(Bug::CountsFromTheEffect, "belief_counts_from_before_the_effect");
 }
 
-/// Whether a process is killed between two calls of the system is chance. It is usually caught in the first run.
+/// Chance decides whether a process is killed between two system calls. The mutant is usually caught in the first run.
 #[cfg(unix)]
 #[test]
 fn a_file_that_is_emptied_before_it_is_written_is_caught() {

@@ -1,4 +1,4 @@
-//! What a failed case cites stands in the docs of `lock-core`.
+//! The rules that a failed case cites stand in the docs of `lock-core`.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -11,7 +11,7 @@ use super::servers::Answer;
 const BEGIN: &str = "<!-- written by cargo xtask guarantees -->\n";
 const END: &str = "<!-- end -->";
 
-/// What a hold survives; the others are options.
+/// The events that a hold survives. The other guarantees are options.
 const SURVIVED: [Guarantee; 6] = [
     Guarantee::ServerCrash,
     Guarantee::Failover,

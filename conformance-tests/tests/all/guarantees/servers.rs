@@ -31,7 +31,7 @@ pub(super) struct Server {
     versions: &'static [fn() -> Asking],
 }
 
-/// What a server answered.
+/// The answer of a server.
 pub(super) struct Answer {
     pub(super) server: &'static Server,
     pub(super) verdicts: Vec<(Guarantee, Verdict)>,

@@ -47,8 +47,8 @@ impl<W: Which> Harness for LeaseTableHarness<W> {
     }
 
     fn timing(&self) -> Timing {
-        // What the backend promises for any number of holds: the second connection that renews may still be dialled when the
-        // line gets slow.
+        // The promise of the backend for any number of holds: the second connection, which renews, may still be dialled
+        // when the line gets slow.
         Timing::default()
             .with_ttl(Duration::from_secs(3))
             .with_round_trip_percent(20)

@@ -22,7 +22,7 @@ use super::servers::{self, Started, UNHURRIED};
 pub(crate) trait Which: Debug + Send + Sync + 'static {
     fn server() -> Postgres;
 
-    /// Whether a PgBouncer is before it.
+    /// Whether clients connect through a PgBouncer.
     const POOLED: bool = false;
 
     /// The one that cases share.
@@ -189,7 +189,7 @@ impl<W: Which> PostgresHarness<W> {
         schema::migrate(&config.with_table(table))
             .await
             .expect("make the tables");
-        // What the page of the crate says.
+        // The permissions that the page of the crate lists.
         let grant = format!(
             "GRANT SELECT, INSERT, UPDATE ON \"{table}_leases\" TO {USER}; \
              GRANT SELECT, INSERT, UPDATE, DELETE ON \"{table}_holders\", \"{table}_waiters\" TO {USER}"

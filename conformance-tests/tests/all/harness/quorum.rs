@@ -87,11 +87,11 @@ impl<A: Node, B: Node, C: Node> QuorumHarness<A, B, C> {
     }
 }
 
-/// How many of the three nodes have to vote.
+/// The number of the three nodes that have to vote.
 const MAJORITY: usize = 2;
-/// How long a majority may take to vote on a busy machine.
+/// The time that a majority may take to vote on a busy machine.
 const AT_MOST: Duration = Duration::from_secs(60);
-/// How much longer a node may take that is late, or dead.
+/// The additional time for a node that is late, or dead.
 const GRACE: Duration = Duration::from_secs(1);
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
@@ -147,7 +147,7 @@ impl<A: Node, B: Node, C: Node> Harness for QuorumHarness<A, B, C> {
         Some(addresses?.join("|"))
     }
 
-    /// What suits all of them.
+    /// The times that suit all three nodes.
     fn timing(&self) -> Timing {
         let all = self.nodes().map(|node| node.timing());
         let slowest = |time: fn(&Timing) -> Duration| all.iter().map(time).max().unwrap_or_default();

@@ -140,7 +140,7 @@ impl Which for LeastPrivilege {
     }
 }
 
-/// What all names begin with.
+/// The prefix of all names.
 pub(super) const PREFIX: &str = "suite:";
 
 /// Longer than a busy machine keeps a waiter from confirming: the order of the queue is to be seen.

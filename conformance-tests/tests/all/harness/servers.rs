@@ -74,11 +74,11 @@ pub(crate) fn hosts(url: &str) -> &str {
     authority.rsplit('@').next().expect("a split has a first part")
 }
 
-/// How long clients without a link wait for an answer: no case tests how long, and a busy machine may need more than the
-/// default. A case waits twice as long, so that the error says what went wrong.
+/// The response timeout of clients without a link. No case tests it, and a busy machine may need more than the default.
+/// A case waits twice as long, so that the error says what went wrong.
 pub(crate) const UNHURRIED: Duration = Duration::from_secs(10);
 
-/// What a user sees of this backend by this route.
+/// The subject that a user of this backend has by this route.
 pub(crate) fn subject(backend: Arc<dyn DistributedLock>, route: &Route) -> Arc<dyn Subject> {
     match route {
         Route::Direct => {

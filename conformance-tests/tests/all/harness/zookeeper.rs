@@ -24,7 +24,7 @@ pub(crate) trait Which: Debug + Send + Sync + 'static {
     /// busy machine.
     const ROUND_TRIP_PERCENT: u32 = 40;
 
-    /// Whether somebody else makes the root paths.
+    /// Whether an administrator makes the root paths.
     const HAS_ADMINISTRATOR: bool = false;
 
     async fn start() -> Result<Servers, Error> {
@@ -130,7 +130,7 @@ impl Which for OverTls {
 const USER: &str = "app:sesame";
 const USER_IN_ACL: &str = "app:+QUexaXHpYDk3DhLi0Ks1Ds9OMw=";
 
-/// What clients connect to.
+/// The servers to which clients connect.
 #[derive(Clone, Debug)]
 pub(crate) enum Servers {
     One(Server),
@@ -155,7 +155,7 @@ impl Started for Servers {
     }
 }
 
-/// What the sessions ask for: four ticks of testbed's server.
+/// The session timeout: four ticks of testbed's server.
 const SESSION: Duration = Duration::from_secs(3);
 const TICK: Duration = Duration::from_millis(500);
 
