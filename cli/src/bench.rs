@@ -19,19 +19,19 @@ use crate::signals::{Reaction, Signals, WHILE_WAITING, while_waiting};
 
 mod figures;
 
-/// What the names of its locks begin with. Always the same: some servers keep a row for each name.
+/// The prefix of the locks' names. Always the same, since some servers keep a row for each name.
 const NAME: &str = "polylock:bench";
 
-/// How long all its runs may take together.
+/// The longest time for all runs together.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// How many clients it may have.
+/// The largest number of clients.
 const MOST_TASKS: usize = 64;
 
-/// How long a lock stays taken if this process dies.
+/// The time for which a lock stays taken if this process dies.
 const TTL: Duration = Duration::from_secs(10);
 
-/// How long what is under way may take to end.
+/// The time for open requests to end.
 const ENDED_WITHIN: Duration = Duration::from_secs(10);
 
 /// Measures, and prints a line for each number of tasks. Returns the code to exit with.
@@ -99,7 +99,7 @@ async fn measure_all(arguments: &BenchArgs, config: &Config, signals: &mut Signa
             biased;
             code = ended_by(signals) => {
                 stop.send_replace(true);
-                // What is under way is undone: nothing stays at the server.
+                // Open requests are undone: nothing stays at the server.
                 let _ = timeout(ENDED_WITHIN, run).await;
                 return Err(Failure::new(code, "ended by a signal"));
             }
@@ -186,7 +186,7 @@ impl Client {
                 // The sender is gone only when nobody waits for the figures any more.
                 _ = self.stopped.wait_for(|stopped| *stopped) => break,
                 guard = self.lock.acquire() => guard?,
-                // What it has asked for is undone.
+                // The open request is undone.
                 () = sleep_until(self.end) => break,
             };
             measured.acquires.push(asked.elapsed());
@@ -219,7 +219,7 @@ fn scheme(config: &Config) -> &str {
     }
 }
 
-/// How busy this machine is, on Linux.
+/// The load of this machine, on Linux.
 fn load() -> Option<f64> {
     let text = std::fs::read_to_string("/proc/loadavg").ok()?;
     text.split(' ').next()?.parse().ok()

@@ -58,7 +58,7 @@ async fn revoke(locks: &Locker, arguments: &BreakArgs) -> Result<Code, Failure> 
     }
 }
 
-/// Whether somebody at the terminal answers yes.
+/// Asks at the terminal, and returns whether the answer is yes.
 fn agrees(arguments: &BreakArgs) -> Result<bool, Failure> {
     if !terminal::is_terminal() {
         return Ok(false);

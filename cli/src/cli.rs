@@ -45,7 +45,7 @@ pub(crate) struct ServerArgs {
     /// A TOML file with the fields of polylock's Config, like url, ttl and label
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// How long one attempt to connect may take; the parameter connect_timeout of the URL limits it as well
+    /// Time limit of one attempt to connect; the parameter connect_timeout of the URL limits it as well
     #[arg(long, global = true, value_name = "DURATION", value_parser = duration, default_value = "5s")]
     pub(crate) connect_timeout: Duration,
     /// Refuse a server that does not keep these guarantees, as in fifo,failover,ttl:1s; `doctor` lists them
@@ -56,7 +56,7 @@ pub(crate) struct ServerArgs {
     pub(crate) trusting: Vec<Guarantee>,
 }
 
-/// What is written to standard error.
+/// The options for messages on standard error.
 #[derive(Clone, Copy, Debug, Default, Args)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct OutputArgs {
@@ -138,7 +138,7 @@ pub(crate) struct LockArgs {
     /// Take so many permits of a semaphore, like 1/3: three at a time
     #[arg(long, value_name = "TAKE/OF", value_parser = Permits::parse)]
     pub(crate) permits: Option<Permits>,
-    /// How long the lock stays taken after this machine has died. It is renewed until then. Default: 30s
+    /// Time for which the lock stays taken after this machine has died. It is renewed until then. Default: 30s
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub(crate) ttl: Option<Duration>,
     /// Never renew the lock: it is lost when its TTL ends
@@ -147,7 +147,7 @@ pub(crate) struct LockArgs {
     /// Keep the lock at least so long, also if the command takes less or fails: for jobs on hosts whose clocks differ
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub(crate) at_least: Option<Duration>,
-    /// What others are shown who ask for the holder. Default: host:pid command
+    /// Text that is shown to those who ask for the holder. Default: host:pid command
     #[arg(long, value_name = "TEXT")]
     pub(crate) label: Option<String>,
     /// Exit code if the lock is taken
@@ -170,10 +170,11 @@ pub(crate) struct RunArgs {
     /// If the server cannot be reached before the lock was granted: wait for it, start the command without the lock, or fail
     #[arg(long, value_name = "WHAT", default_value = "wait")]
     pub(crate) on_unreachable: OnUnreachable,
-    /// What the command gets if the lock is lost: term, kill, ignore, or a signal like INT. After --grace it gets SIGKILL
+    /// Signal for the command if the lock is lost: term, kill, ignore, or a signal like INT. After --grace it gets
+    /// SIGKILL
     #[arg(long, value_name = "WHAT", value_parser = OnLoss::parse, default_value = "term", help_heading = "Command")]
     pub(crate) on_loss: OnLoss,
-    /// How long the command may take to end after a signal
+    /// Time that the command may take to end after a signal
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "5s", help_heading = "Command")]
     pub(crate) grace: Duration,
     /// Treat the lock as lost so long before its lease ends, so that the command is gone by then. Default: --grace, or a
@@ -277,7 +278,7 @@ pub(crate) struct StatusArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
-    /// What the names begin with
+    /// Prefix of the names
     #[arg(value_name = "PREFIX", default_value = "", hide_default_value = true)]
     pub(crate) prefix: String,
     /// Only names that are held: asks for the status of each
@@ -313,13 +314,13 @@ pub(crate) struct DoctorArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
-    /// How many clients acquire at a time, at most 64. Several numbers: one run after the other
+    /// Number of clients that acquire at a time, at most 64. Several numbers: one run after the other
     #[arg(long, value_name = "NUMBER,...", value_delimiter = ',', default_value = "1,16")]
     pub(crate) tasks: Vec<usize>,
-    /// Whether each client has a lock of its own, or all wait for one
+    /// A lock of its own for each client, or one lock for all
     #[arg(long, value_name = "WHICH", default_value = "own")]
     pub(crate) locks: BenchLocks,
-    /// How many seconds each run takes: all together at most 60
+    /// Seconds that each run takes: all together at most 60
     #[arg(long, value_name = "SECONDS", default_value_t = 5)]
     pub(crate) seconds: u64,
     /// Print JSON, one object a line

@@ -1,4 +1,4 @@
-//! Whether a command can be started: asked before the lock is acquired.
+//! The check whether a command can be started, before the lock is acquired.
 
 use std::ffi::OsStr;
 use std::path::Path;

@@ -16,10 +16,10 @@ use crate::server;
 /// The lock that is acquired for the check.
 const NAME: &str = "polylock:doctor";
 
-/// How often the server is asked, for the median.
+/// The number of requests to the server, for the median.
 const ROUNDS: usize = 5;
 
-/// How long the lock stays taken if this process dies in between.
+/// The time for which the lock stays taken if this process dies in between.
 const TTL: Duration = Duration::from_secs(10);
 
 /// Checks the server, and prints what it found. Returns the code to exit with.
@@ -102,7 +102,7 @@ async fn acquire_and_release(locks: &Locker) -> polylock::Result<[Duration; 2]> 
     Ok([acquired, start.elapsed()])
 }
 
-/// What a lock survives on this server, and what may be asked of it.
+/// The events that a lock survives on this server, and the options that it has.
 async fn guarantees(locks: &Locker, limit: Duration) -> Vec<Check> {
     let asked = timeout(limit, locks.guarantees()).await;
     let table = match asked {

@@ -1,4 +1,4 @@
-//! What the command finds in its environment.
+//! The environment variables that the command reads and sets.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use polylock::{FencingToken, LockName};
 
 use crate::server::URL_VARIABLE;
 
-/// What a name may have as it is: neither `=` nor `,` nor `%`.
+/// The characters that are escaped in a name: `=`, `,` and `%` among them.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'_')
@@ -38,7 +38,8 @@ pub(crate) fn variables(
     ]
 }
 
-/// What the file of `--token-file` has: the token, or a line `NAME=TOKEN` for each of several locks; nothing without a lock.
+/// The content of the file of `--token-file`: the token, or a line `NAME=TOKEN` for each of several locks; nothing
+/// without a lock.
 pub(crate) fn token_file(tokens: &[(LockName, FencingToken)]) -> String {
     match tokens {
         [] => String::new(),

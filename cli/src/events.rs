@@ -52,7 +52,7 @@ pub(crate) fn record() -> Findings {
     findings
 }
 
-/// What the library warned of.
+/// The warnings of the library.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Findings(Arc<Mutex<Vec<String>>>);
 

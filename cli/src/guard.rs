@@ -28,7 +28,7 @@ pub(crate) const KILL_ALL: Signal = Signal::ALARM;
 /// A signal to the group may come before the command is there, if it comes so early.
 const EARLY: Duration = Duration::from_millis(100);
 
-/// How long a process may take to end after SIGKILL.
+/// The time that a process may take to end after SIGKILL.
 const KILLED_WITHIN: Duration = Duration::from_secs(4);
 
 /// This executable, also if its file was replaced meanwhile.

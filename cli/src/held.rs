@@ -5,7 +5,7 @@ use std::time::Duration;
 use polylock::{FencingToken, Guard, LockName, Lost, MultiGuard};
 use tokio::time::sleep;
 
-/// What is held while the command runs.
+/// The locks that are held while the command runs.
 #[derive(Debug)]
 pub(crate) enum Held {
     One(Guard),

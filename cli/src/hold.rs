@@ -14,7 +14,7 @@ use crate::exit::{Code, Failure};
 use crate::message::say;
 use crate::signals::{Reaction, Signals, WHILE_WAITING, while_waiting};
 
-/// How long polylock waits for the answer to the release.
+/// The time to wait for the answer to the release.
 const RELEASED_WITHIN: Duration = Duration::from_secs(5);
 
 /// Holds the locks. Returns the code to exit with.
@@ -83,7 +83,7 @@ async fn limit(limit: Option<Duration>) {
 async fn end_of_input() {
     let mut input = tokio::io::stdin();
     let mut buffer = [0; 1024];
-    // What cannot be read has its end.
+    // If the input cannot be read, that is its end.
     while input.read(&mut buffer).await.is_ok_and(|bytes| bytes > 0) {}
 }
 

@@ -12,7 +12,7 @@ use crate::exit::{Code, Failure};
 use crate::server::{self, SHUTDOWN};
 use crate::status::shown;
 
-/// How many names are asked for at a time.
+/// The number of names in one request.
 const PAGE: usize = 1000;
 
 /// Prints the names, page by page.

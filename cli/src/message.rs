@@ -1,4 +1,4 @@
-//! What polylock says, on standard error alone: one line each, and never a password.
+//! The messages of polylock, on standard error alone: one line each, and never a password.
 
 use std::io::Write;
 

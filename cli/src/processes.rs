@@ -49,7 +49,8 @@ pub(crate) fn signal(children: &[Pid], signal: Signal, ours: &[Pid], told: &mut 
             continue;
         }
         let group = getpgid(Some(*child)).ok().filter(|group| !ours.contains(group));
-        // What fails has ended, or runs as another user: that is seen by its still being there.
+        // If this fails, the process has ended, or runs as another user. In the second case the caller sees that it
+        // still runs.
         let _ = match group {
             Some(group) => kill_process_group(group, signal),
             None => kill_process(*child, signal),

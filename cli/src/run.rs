@@ -21,13 +21,13 @@ use crate::{command, environment, terminal};
 mod guarded;
 mod token_file;
 
-/// How long polylock waits for an acquire that is given up to be undone.
+/// The time to wait until an acquire that is given up is undone.
 const UNDONE_WITHIN: Duration = Duration::from_secs(1);
 
-/// How long polylock waits for the answer to the release.
+/// The time to wait for the answer to the release.
 const RELEASED_WITHIN: Duration = Duration::from_secs(5);
 
-/// How long the guard may take to kill what the command has started.
+/// The time that the guard may take to kill the processes that the command has started.
 const KILLED_WITHIN: Duration = Duration::from_secs(5);
 
 /// Runs the command while the lock is held. Returns the code to exit with.
@@ -66,7 +66,7 @@ pub(crate) async fn run(
     let held = match acquired {
         Ok(held) => held,
         Err(failure) => {
-            // What was sent is undone. What is not by then ends with its TTL.
+            // Requests that were sent are undone. A hold that is still there after this time ends with its TTL.
             let _ = timeout(UNDONE_WITHIN, locks.shutdown()).await;
             return Err(failure);
         }
@@ -89,7 +89,7 @@ fn command_line(arguments: &RunArgs) -> Vec<OsString> {
     }
 }
 
-/// How long before the end of the lease the command is ended.
+/// The time between the end of the command and the end of the lease.
 fn stop_before(arguments: &RunArgs, ttl: Duration) -> Result<Duration, Failure> {
     match arguments.stop_before {
         _ if arguments.on_loss == OnLoss::Ignore => Ok(Duration::ZERO),

@@ -14,7 +14,7 @@ use crate::exit::{Code, Failure};
 /// The variable that names the server. It may have a password, so that commands do not get it.
 pub(crate) const URL_VARIABLE: &str = "POLYLOCK_URL";
 
-/// How long a server that does not answer may delay the end.
+/// The time by which a server that does not answer may delay the end.
 pub(crate) const SHUTDOWN: Duration = Duration::from_secs(1);
 
 /// The configuration that the arguments or the environment name.
@@ -55,7 +55,7 @@ pub(crate) fn config(arguments: &ServerArgs) -> Result<Config, Failure> {
 /// Those of [`Locker::connect`].
 pub(crate) async fn connect(locks: &Locker, limit: Duration) -> polylock::Result<()> {
     timeout(limit, locks.connect()).await.unwrap_or_else(|_| {
-        // What is left of a limit is a little less than was asked for.
+        // A remaining time is a little less than the limit that was asked for.
         let limit = Duration::from_secs_f64((limit.as_secs_f64() * 1000.0).round() / 1000.0);
         let message = format!("the lock server was not reached within {limit:?}: check that it runs, and its address");
         Err(Error::new(ErrorKind::Unavailable, message))

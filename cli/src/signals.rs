@@ -91,7 +91,7 @@ pub(crate) fn name(signal: Signal) -> String {
     name.map_or_else(|| format!("signal {}", signal.as_raw()), |(_, name)| (*name).to_owned())
 }
 
-/// What `run` does on a signal.
+/// The reaction of `run` to a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reaction {
     Ignore,

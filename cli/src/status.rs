@@ -20,7 +20,7 @@ pub(crate) async fn status(arguments: &StatusArgs, server: &ServerArgs) -> Resul
     let locks = server::config(server)?.connect_lazy()?;
     server::connect(&locks, server.connect_timeout).await?;
     let shown = show(&locks, arguments).await;
-    // What a quorum's clients leave at its nodes would stay there for half a minute.
+    // Without this, marks of a quorum's client would stay at its nodes for half a minute.
     let _ = timeout(SHUTDOWN, locks.shutdown()).await;
     shown
 }

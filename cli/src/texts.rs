@@ -1,4 +1,4 @@
-//! What is made of the command line's description.
+//! Completions and the man page, made from the description of the command line.
 
 use std::io::{self, Write};
 

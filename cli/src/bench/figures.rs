@@ -5,21 +5,21 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-/// What one task has measured.
+/// The measurements of one task.
 #[derive(Debug, Default)]
 pub(super) struct Measured {
-    /// How long each acquire took, waiting included.
+    /// The time of each acquire, waiting included.
     pub(super) acquires: Vec<Duration>,
     /// The time from just before a release was sent to the next grant of the same lock.
     pub(super) hand_offs: Vec<Duration>,
 }
 
-/// What all tasks of a run have measured.
+/// The measurements of all tasks of a run.
 #[derive(Debug, PartialEq)]
 pub(super) struct Figures {
     tasks: usize,
     took: Duration,
-    /// How often a lock was acquired and released.
+    /// The number of times that a lock was acquired and released.
     pairs: usize,
     acquire: Option<Spread>,
     hand_off: Option<Spread>,

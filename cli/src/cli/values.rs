@@ -4,7 +4,7 @@ use rustix::process::Signal;
 
 use super::signal;
 
-/// What the command gets if the lock is lost.
+/// The signal for the command if the lock is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OnLoss {
     /// This signal, and SIGKILL after the grace.

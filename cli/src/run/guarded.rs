@@ -19,7 +19,7 @@ use crate::guard::{KILL_ALL, ourselves};
 use crate::signals::{Reaction, Signals};
 use crate::{processes, terminal};
 
-/// How long the orphans of a guard that was killed may take to end.
+/// The time that the orphans of a guard that was killed may take to end.
 const ORPHANS_KILLED_WITHIN: Duration = Duration::from_secs(5);
 
 /// A pipe whose end tells the command that the lock is lost. Before the command starts, it tells the guard to start it.
@@ -55,11 +55,11 @@ pub(super) struct Guarded {
     loss: Option<OwnedFd>,
     /// Children that this process had before, as after `exec` in a script.
     strangers: Vec<Pid>,
-    /// Whether what the command has started may outlive it.
+    /// Whether processes that the command has started may outlive it.
     may_leave: bool,
 }
 
-/// How a command has ended.
+/// The end of a command.
 #[derive(Debug)]
 pub(super) struct Ended {
     /// The code to exit with.

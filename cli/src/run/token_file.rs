@@ -24,7 +24,7 @@ pub(super) fn write_tokens(path: &Path, tokens: Option<&[(LockName, FencingToken
         let Some(tokens) = tokens else { return Ok(()) };
         file.write_all(environment::token_file(tokens).as_bytes())?;
         match file.sync_all() {
-            // What is no file on a disk has nothing to sync.
+            // A device or a pipe has nothing to sync.
             Err(error) if error.kind() == std::io::ErrorKind::InvalidInput => Ok(()),
             synced => synced,
         }

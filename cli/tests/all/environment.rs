@@ -1,4 +1,4 @@
-//! What the command gets: arguments, variables, files, and nothing that is not its own.
+//! The arguments, variables and files that the command gets, and those that it does not get.
 
 use std::process::Stdio;
 

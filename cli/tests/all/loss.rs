@@ -1,4 +1,4 @@
-//! What becomes of a command whose lock is lost.
+//! The end of a command whose lock is lost.
 
 use rustix::process::Signal;
 
@@ -144,7 +144,7 @@ async fn a_fixed_lease_ends_the_command() {
     assert_eq!((ended.code, ended.output.len()), (Some(76), 2), "{ended:?}");
 }
 
-/// What the command writes right after the pause cannot be prevented: that is what the token is for.
+/// polylock cannot prevent what the command writes right after the pause: the token is there for that.
 #[testbed::test]
 async fn a_pause_of_polylock_beyond_the_ttl_is_a_loss() {
     let server = redis().await;

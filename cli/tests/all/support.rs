@@ -38,7 +38,7 @@ pub(crate) struct Running {
     messages: Receiver<String>,
 }
 
-/// What is left when it has ended.
+/// The output and the status of a command that has ended.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) code: Option<i32>,

@@ -69,7 +69,7 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        // What runs in it gets SIGHUP when we close the terminal. Both fail if it has ended.
+        // The processes in it get SIGHUP when we close the terminal. Both calls fail if it has ended.
         let _ = self.shell.kill();
         let _ = self.shell.wait();
     }
