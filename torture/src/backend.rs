@@ -59,7 +59,7 @@ impl Backend {
         }
     }
 
-    /// How coarsely the server counts.
+    /// The resolution of the server's clock.
     pub(crate) fn tick(self) -> Duration {
         match self {
             Self::Redis
@@ -83,7 +83,7 @@ impl Backend {
         matches!(self, Self::Zookeeper | Self::ZookeeperEnsemble)
     }
 
-    /// How many independent servers there are, if it is a quorum of them.
+    /// The number of independent servers, if it is a quorum of them.
     pub(crate) fn nodes(self) -> Option<usize> {
         match self {
             Self::Quorum3 => Some(3),
@@ -101,7 +101,7 @@ impl Backend {
         matches!(self, Self::RedisSentinel | Self::RedisCluster)
     }
 
-    /// Whether the way from a process to each of the servers can be cut by itself.
+    /// Whether the link from a process to each of the servers can be cut by itself.
     pub(crate) fn has_node_links(self) -> bool {
         self.is_quorum() || self == Self::RedisSentinel
     }

@@ -6,7 +6,7 @@ use clap::ValueEnum;
 
 use crate::names::name_of;
 
-/// What is checked.
+/// A check of a history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub(crate) enum Check {
     /// Inside the failure model believed intervals never overlap.

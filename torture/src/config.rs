@@ -1,4 +1,4 @@
-//! What a run is made of: backend, faults, sizes.
+//! The configuration of a run: backend, faults, sizes.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -25,10 +25,10 @@ pub(crate) struct RunConfig {
     pub(crate) ttl: Duration,
     pub(crate) nemesis: Vec<Fault>,
     pub(crate) seed: u64,
-    /// Whether the processes look at their guard before they write.
+    /// Whether the processes check their guard before they write.
     pub(crate) deadline_checks: bool,
     pub(crate) mutant: Option<Mutant>,
-    /// How many take locks in one process, so that its own queue and its passes are part of it.
+    /// The number of tasks in one process that take locks, so that its own queue and its passes are tested too.
     #[serde(default = "two")]
     pub(crate) tasks: usize,
     /// So many processes are stopped all the time, and whoever is left holds shortly: to measure what the stopped cost.
@@ -40,7 +40,7 @@ pub(crate) struct RunConfig {
     /// For how long a Redis that may have forgotten holds gives no fresh grant. Then it is no fault that it forgets.
     #[serde(default)]
     pub(crate) restart_delay: Option<Duration>,
-    /// How many replicas must have a grant before it counts.
+    /// The number of replicas that must have a grant before it counts.
     #[serde(default)]
     pub(crate) replicas: u32,
     /// Whether there are two replicas, and a master that neither follows refuses writes (`min-replicas-to-write 1`).
@@ -62,7 +62,7 @@ impl RunConfig {
         self.ttl.mul_f64(1.5)
     }
 
-    /// How far an extended hold reaches.
+    /// The time to which an extended hold is prolonged.
     pub(crate) fn extension(&self) -> Duration {
         self.ttl * 3
     }
@@ -80,7 +80,7 @@ impl RunConfig {
         self.nemesis.iter().any(|fault| fault.has(effect))
     }
 
-    /// Whether no hold may be lost by what breaks. Whoever is stopped to measure what that costs loses its holds.
+    /// Whether the faults may cost no hold. A process that is stopped to measure the cost loses its holds.
     pub(crate) fn keeps_holds(&self) -> bool {
         self.measured.is_none() && self.nemesis.iter().all(|fault| fault.has(Effect::KeepsHolds))
     }
@@ -91,7 +91,7 @@ impl RunConfig {
         !self.nemesis.iter().any(is_outside)
     }
 
-    /// Whether what the configuration asks for keeps locks that the fault loses otherwise.
+    /// Whether the configuration requires a setting that keeps locks which the fault would lose otherwise.
     fn makes_up_for(&self, fault: Fault) -> bool {
         let is_delayed = self.restart_delay.is_some();
         let is_acknowledged = self.replicas >= self.replicas_each();
@@ -110,7 +110,7 @@ impl RunConfig {
         self.nemesis.iter().any(|fault| moves.contains(fault))
     }
 
-    /// How many replicas follow each master, if any do.
+    /// The number of replicas of each master.
     pub(crate) fn replicas_each(&self) -> u32 {
         if self.min_replicas { 2 } else { 1 }
     }
@@ -147,12 +147,12 @@ impl RunConfig {
         is_behind.then_some("the server lost its data, and its clock was behind the last token")
     }
 
-    /// How far the server's clock is moved for a while, at most.
+    /// The largest step by which the server's clock is moved for a while.
     pub(crate) fn clock_step(&self) -> Duration {
         self.ttl * 4
     }
 
-    /// How long after the end the server may still have something, by its own clock.
+    /// The time after the end for which the server may still have something, by its own clock.
     pub(crate) fn lingering(&self) -> Duration {
         /// A place that was taken before the clock was set back.
         const LONGEST_PLACE: Duration = Duration::from_secs(15);
@@ -175,7 +175,7 @@ impl RunConfig {
         const LONG_HOLD: Duration = Duration::from_millis(25);
         let mut limit = self.ttl * 3 + self.backend.tick();
         if self.has(Effect::KillsProcess) {
-            // What a killed process had extended lives on.
+            // A hold that was extended outlasts its process.
             limit += self.longest_hold().saturating_sub(self.ttl);
         }
         // One after the other in the server's queue, and each with its own waiters in between.

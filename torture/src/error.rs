@@ -1,4 +1,4 @@
-//! What keeps a run from proving anything.
+//! Errors that keep a run from proving anything.
 
 /// A run that could not be made, or not be judged.
 #[derive(Debug, thiserror::Error)]

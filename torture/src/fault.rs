@@ -10,7 +10,7 @@ use crate::names::name_of;
 
 use self::Effect::*;
 
-/// What is known of a fault, besides how it is injected.
+/// The facts about a fault, apart from its injection.
 struct Facts {
     /// The only backends that it can be injected into, and why, if it is not all.
     only: Option<(&'static [Backend], &'static str)>,
@@ -21,7 +21,7 @@ struct Facts {
     effects: &'static [Effect],
 }
 
-/// What a server must be started with.
+/// The options with which a server must be started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Needs {
     /// A clock that can be set.
@@ -31,7 +31,7 @@ pub(crate) enum Needs {
     Replica,
 }
 
-/// What the checks have to know of a fault.
+/// The effects of a fault, as far as the checks depend on them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effect {
     /// The process does not run meanwhile.
@@ -59,7 +59,7 @@ pub(crate) enum Effect {
 /// Makes the enum and its table of facts.
 macro_rules! faults {
     ($($(#[$doc:meta])+ $fault:ident: $facts:expr;)+) => {
-        /// What breaks.
+        /// A fault.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, ValueEnum, Serialize, Deserialize)]
         #[serde(rename_all = "kebab-case")]
         pub(crate) enum Fault {
@@ -284,7 +284,7 @@ impl Fault {
         Some(why)
     }
 
-    /// Whether this backend's failure model leaves it out.
+    /// Whether the failure model of this backend leaves out the fault.
     pub(crate) fn is_outside_model_of(self, backend: Backend) -> bool {
         self.facts().outside_model_of.contains(&backend)
     }

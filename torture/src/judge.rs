@@ -123,7 +123,7 @@ impl History {
         (0..self.uses.len()).filter(|at| lost(&self.uses[*at])).collect()
     }
 
-    /// What this access broke.
+    /// The rule that this access broke.
     fn broken_at(&self, at: usize, check: Check) -> Breach {
         let lock = self.uses[at].lock;
         let before = self.uses[..=at]

@@ -64,7 +64,7 @@ enum Command {
     Matrix(Matrix),
     /// Simulates the quorum's protocol and its mutants
     Quorum(Quorum),
-    /// What `run` starts
+    /// The process that `run` starts
     #[command(hide = true)]
     Worker { job: String },
 }
@@ -74,22 +74,22 @@ struct Run {
     /// Which lock server
     #[arg(long, value_enum, default_value = "redis")]
     backend: Backend,
-    /// How many worker processes
+    /// Number of worker processes
     #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u8).range(1..=64))]
     procs: u8,
-    /// How many locks they share [default: 3, or what the mutant needs]
+    /// Number of locks that they share [default: 3, or what the mutant needs]
     #[arg(long, value_parser = clap::value_parser!(u8).range(1..=64))]
     locks: Option<u8>,
-    /// How many tasks of a process take them
+    /// Number of tasks in a process that take locks
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=64))]
     tasks: u8,
     /// For how long things break [default: 20, or what the mutant needs]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     secs: Option<u64>,
-    /// How long a hold survives its process, like 500ms [default: by the backend]
+    /// Time for which a hold survives its process, like 500ms [default: by the backend]
     #[arg(long, value_parser = humantime::parse_duration)]
     ttl: Option<Duration>,
-    /// What breaks, separated by commas; `none` for nothing [default: stop,kill]
+    /// Faults, separated by commas; `none` for nothing [default: stop,kill]
     #[arg(long, value_delimiter = ',', value_parser = parse_fault)]
     nemesis: Option<Vec<Option<Fault>>>,
     /// Decides what happens when, as far as the machine lets it
@@ -111,7 +111,7 @@ struct Run {
     /// For how long a Redis that may have forgotten holds gives no fresh grant, from four ttls [default: it does at once]
     #[arg(long, value_parser = humantime::parse_duration)]
     restart_delay: Option<Duration>,
-    /// How many replicas must have a grant before it counts
+    /// Number of replicas that must have a grant before it counts
     #[arg(long, default_value_t = 0)]
     replicas: u32,
     /// Gives a master that Sentinels watch two replicas, and lets it refuse writes while it has none

@@ -22,7 +22,7 @@ mod measured;
 mod report;
 mod row;
 
-/// What the matrix is asked for.
+/// The options of the matrix.
 #[derive(Debug)]
 pub(crate) struct Options {
     pub(crate) long: bool,

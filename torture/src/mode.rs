@@ -1,9 +1,9 @@
-//! How a lock is held, as histories have it.
+//! The mode of a hold, as histories have it.
 
 use lock_core::backend::{Mode, Permits};
 use serde::{Deserialize, Serialize};
 
-/// How a lock is held.
+/// The mode of a hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Held {

@@ -26,10 +26,10 @@
 //! backend does not need, and a differential test compares its whole state with theirs. ZooKeeper is no lock server: its models keep
 //! a directory of nodes.
 //!
-//! What holds is named in [`properties`]. A model that shows
-//! nothing is caught in two ways: every one must reach two holds that were done (the session: belief past its first
-//! timeout), and every mutant ([`mutant::Mutant`]) must break the property that it is said to break. How it
-//! does, in the fewest steps, is written in `traces.md`, and below; `tests/all/models.rs` finds the same trace each time.
+//! The properties are named in [`properties`]. A model that shows nothing is caught in two ways: every model must reach
+//! two holds that were done (the session: belief past its first timeout), and every mutant ([`mutant::Mutant`]) must
+//! break the property that it is said to break. The shortest trace to that is written in `traces.md`, and below;
+//! `tests/all/models.rs` finds the same trace each time.
 //!
 //! # What the models found
 //! In drafts of the queue, before it was written, and in what was there:

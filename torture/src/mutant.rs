@@ -45,7 +45,7 @@ pub(crate) enum Mutant {
 }
 
 impl Mutant {
-    /// What catches it.
+    /// The check that catches the mutant.
     pub(crate) fn caught_by(self) -> Check {
         match self {
             Self::LeaseFromReply
@@ -90,7 +90,7 @@ impl Mutant {
         if self.takes_many_holds() { 22 } else { 8 }
     }
 
-    /// How many locks show it best.
+    /// The number of locks that shows the mutant best.
     pub(crate) fn locks(self) -> usize {
         if self.takes_many_holds() { 6 } else { 3 }
     }
@@ -103,7 +103,7 @@ impl Mutant {
         )
     }
 
-    /// Whether only readers or permits show it.
+    /// Whether only readers or permits show the mutant.
     pub(crate) fn needs_modes(self) -> bool {
         matches!(
             self,
@@ -111,7 +111,7 @@ impl Mutant {
         )
     }
 
-    /// Whether the backend has it, not the process above.
+    /// Whether the bug is in the backend, not in the process above.
     pub(crate) fn is_backends(self) -> bool {
         !matches!(
             self,

@@ -1,4 +1,4 @@
-//! What things are called: the locks of a run, and the values of the command line.
+//! The names of the locks of a run, and of the values of the command line.
 
 use clap::ValueEnum;
 use lock_core::LockName;

@@ -197,7 +197,7 @@ impl WorkerProcess {
         None
     }
 
-    /// How the process ended, if it has.
+    /// The exit status of the process, if it has ended.
     pub(crate) fn ended(&self) -> Option<ExitStatus> {
         self.current().as_mut()?.child.try_wait().ok()?
     }

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 
 #[derive(Debug, Args)]
 pub(crate) struct Quorum {
-    /// How many histories of each scenario
+    /// Number of histories of each scenario
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..))]
     seeds: u64,
     /// The seed of the first
@@ -26,7 +26,7 @@ pub(crate) struct Quorum {
     figures: bool,
 }
 
-/// What a scenario has to show.
+/// The expectation of a scenario.
 enum Expected {
     /// No property is broken.
     Kept,

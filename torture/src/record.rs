@@ -1,4 +1,4 @@
-//! What is recorded: one file per process, one line per event, one write per line.
+//! The records: one file per process, one line per event, one write per line.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
@@ -22,7 +22,7 @@ pub(crate) struct Line {
     pub(crate) event: Event,
 }
 
-/// What happens in a worker process. An operation without an end has an unknown one.
+/// An event of a worker process. An operation without an end has an unknown one.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "e", rename_all = "kebab-case")]
 pub(crate) enum Event {
@@ -54,7 +54,7 @@ pub(crate) enum Event {
         minimum: u64,
         #[serde(default)]
         mode: Held,
-        /// Whether it is not renewed.
+        /// Whether the hold is not renewed.
         #[serde(default)]
         fixed: bool,
     },
@@ -82,7 +82,7 @@ pub(crate) enum Event {
         op: u64,
         /// Of what it got.
         token: Option<u64>,
-        /// Whether the first of the two guards, when it was released, was told that the hold is still shared.
+        /// Whether the first of the two guards, when it was released, reported that the hold is still shared.
         shared: Option<bool>,
     },
     /// It has none.
@@ -135,7 +135,7 @@ pub(crate) enum Event {
     },
 }
 
-/// What the resource was asked for.
+/// An access to the resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Access {
@@ -156,7 +156,7 @@ pub(crate) struct Use {
     pub(crate) op: u64,
     pub(crate) lock: usize,
     pub(crate) access: Access,
-    /// Whether it is one of several that only read.
+    /// Whether the process is one of several that only read.
     #[serde(default)]
     pub(crate) reader: bool,
     /// `None`: the mirror without a fence.
@@ -178,7 +178,7 @@ pub(crate) struct Strike {
     pub(crate) incarnation: u32,
     pub(crate) from: u64,
     pub(crate) to: u64,
-    /// Whether it took place at all, where that depends on the processes.
+    /// Whether the fault took place at all, if that depends on the processes.
     pub(crate) happened: bool,
 }
 
@@ -188,11 +188,11 @@ impl Strike {
     }
 }
 
-/// What is known at the end of a run, beside the histories.
+/// The facts that are known at the end of a run, beside the histories.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Outcome {
     pub(crate) config: RunConfig,
-    /// What ran: versions and date, for people.
+    /// The versions and the date of the run, for people.
     pub(crate) about: String,
     pub(crate) begin: u64,
     /// When the last fault was healed.

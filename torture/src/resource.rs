@@ -35,7 +35,7 @@ pub(crate) struct Reply {
 /// One counter. Its fence counts writers and readers apart: readers do not shut each other out.
 #[derive(Clone, Debug, Default)]
 struct Register {
-    /// How often it was written.
+    /// The number of writes.
     version: u64,
     /// The largest token of a writer that it has seen.
     writer: u64,
@@ -100,8 +100,8 @@ impl Resource {
         Ok(Self { address, state })
     }
 
-    /// Whether somebody else has read what this process has read and not written, and nobody wrote it: the moment at
-    /// which its write would do most harm.
+    /// Whether another process has read the value that this process has read and not written, and nobody wrote it: the
+    /// moment at which its write would do most harm.
     pub(crate) fn is_ripe(&self, process: usize) -> bool {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.reading.iter().any(|((reader, lock), version)| {

@@ -92,7 +92,7 @@ pub(crate) async fn run(config: RunConfig, dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// How much longer than planned is waited for a busy machine. Who waits for a mutant may wait for ever.
+/// The time to wait beyond the plan for a busy machine. A process that waits for a mutant may wait for ever.
 fn patience(config: &RunConfig) -> Duration {
     match config.mutant {
         Some(_) => Duration::ZERO,
@@ -119,7 +119,7 @@ fn tell_all(processes: &[WorkerProcess], order: Order) {
     }
 }
 
-/// What is left on the server, of holds and of connections, and what went wrong with the processes.
+/// The holds and the number of connections that are left on the server, and the failures of the processes.
 async fn look_back(targets: &Targets, before: usize) -> Result<(Vec<String>, usize, Vec<String>)> {
     let (config, processes) = (&targets.config, &targets.processes);
     let (mut leftovers, mut problems) = (Vec::new(), Vec::new());

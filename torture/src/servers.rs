@@ -150,7 +150,7 @@ impl LockServer {
         }
     }
 
-    /// How many servers there are, Sentinels among them.
+    /// The number of servers, Sentinels among them.
     pub(crate) fn count(&self) -> usize {
         match (&self.ensemble, &self.cluster, &self.watched) {
             (Some(ensemble), ..) => ensemble.servers().len(),
@@ -249,8 +249,8 @@ impl LockServer {
         tell(self.replica()?, "REPLICAOF NO ONE").await
     }
 
-    /// What the replica has is what this server has, as if clients were led to it: they have to connect again. Until then it is
-    /// read-only.
+    /// Replaces this server's data by the replica's, as if clients were led to the replica: they have to connect again.
+    /// Until then the server is read-only.
     pub(crate) async fn fail_over(&self) -> Result<()> {
         follow(&self.server, self.replica()?).await?;
         self.tell("CLIENT KILL TYPE normal").await?;

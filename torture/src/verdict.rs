@@ -11,7 +11,7 @@ use crate::judge::{Gaps, Used};
 #[derive(Debug)]
 pub(crate) struct Breach {
     pub(crate) check: Check,
-    /// What happened, in order.
+    /// The events, in order.
     pub(crate) trace: String,
 }
 
@@ -32,11 +32,11 @@ pub(crate) struct Verdict {
     /// Sent, and struck a holder or waiter.
     pub(crate) faults: Vec<(Fault, usize, usize)>,
     pub(crate) breaches: Vec<Breach>,
-    /// What would be one, if nothing excused it.
+    /// Breaches that are excused.
     pub(crate) excluded: Vec<Breach>,
-    /// What makes the run void.
+    /// The problems that make the run void.
     pub(crate) problems: Vec<String>,
-    /// How long the last one took to acquire after the faults were healed, in nanoseconds.
+    /// The time until the last process acquired after the faults were healed, in nanoseconds.
     pub(crate) recovery: Option<u64>,
     pub(crate) gaps: Gaps,
 }

@@ -1,4 +1,5 @@
-//! What faults of the server cost: for how long nobody was granted a lock, and for how long two believed at once.
+//! The cost of faults of the server: for how long nobody was granted a lock, and for how long two processes believed at
+//! once.
 
 use super::holds::{Hold, Stretch};
 use crate::record::Strike;

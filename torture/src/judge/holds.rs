@@ -26,9 +26,9 @@ pub(crate) struct Hold {
     pub(crate) lock: usize,
     /// As it was granted.
     pub(crate) token: u64,
-    /// How it was held at first.
+    /// The first mode of the hold.
     pub(crate) mode: Held,
-    /// Whether it is not renewed.
+    /// Whether the hold is not renewed.
     pub(crate) fixed: bool,
     /// When what it was granted for was sent, and when the grant was there.
     pub(crate) sent: u64,
@@ -36,7 +36,7 @@ pub(crate) struct Hold {
     pub(crate) came: Came,
     /// For how long the name is to stay taken in any case.
     pub(crate) minimum: u64,
-    /// What came of asking again with the same re-entry key.
+    /// The results of acquires with the same re-entry key.
     pub(crate) reentered: Vec<Reentered>,
     /// When it was asked for.
     pub(crate) asked: u64,
@@ -88,7 +88,7 @@ pub(crate) struct Stretch<'a> {
 }
 
 impl Hold {
-    /// What it was believed to be, in order.
+    /// The modes and tokens of the hold, as its holder believed them, in order.
     pub(crate) fn stretches(&self) -> impl Iterator<Item = Stretch<'_>> {
         let (mode, token) = (self.mode, self.token);
         let first = Change {
@@ -108,7 +108,7 @@ impl Hold {
         stretches.filter(|stretch| stretch.to > stretch.from)
     }
 
-    /// Whether both are of one process's life.
+    /// Whether both holds are of one process's life.
     pub(crate) fn is_beside(&self, other: &Self) -> bool {
         (self.process, self.incarnation) == (other.process, other.incarnation)
     }
@@ -118,10 +118,10 @@ impl Hold {
     }
 }
 
-/// What a process did, in the order in which it began.
+/// The operations of a process, in the order in which they began.
 pub(crate) fn operations(process: &ProcessHistory) -> Vec<Operation> {
     let last = process.lines.last().map_or(0, |line| line.t);
-    // What a dying process still wrote, it did before it was dead.
+    // A dying process may have written its last lines after the kill. It acted before it was dead.
     let end = process.killed.unwrap_or(last);
     let mut all = Operations::default();
     for line in &process.lines {

@@ -1,4 +1,4 @@
-//! Whether losses were told in time.
+//! The check that losses are reported in time.
 
 use super::holds::{Hold, Operation};
 use crate::check::Check;
@@ -7,7 +7,8 @@ use crate::history::{History, ProcessHistory};
 use crate::record::Event;
 use crate::verdict::Breach;
 
-/// How late a loss may be told, of time in which the process ran: more than a busy machine keeps one task of it waiting.
+/// The time by which the report of a loss may be late, counted while the process ran: more than a busy machine keeps
+/// one task of it waiting.
 const TOLERANCE: u64 = 150_000_000;
 
 pub(super) fn late(history: &History, operations: &[Operation]) -> Vec<Breach> {
@@ -55,17 +56,18 @@ pub(super) fn lost(history: &History, holds: &[&Hold]) -> Vec<Breach> {
     .collect()
 }
 
-/// Whether it was lost while its holder had it, and not because nobody renewed it.
+/// Whether the hold was lost while its holder had it, and not because nobody renewed it.
 fn is_lost(hold: &Hold) -> bool {
     !hold.fixed && hold.lost.as_ref().is_some_and(|(t, _)| *t <= hold.left)
 }
 
-/// How much of this time the process was stopped, or got no processor.
+/// The part of this time in which the process was stopped, or got no processor.
 fn not_running(history: &History, process: &ProcessHistory, from: u64, to: u64) -> u64 {
     covered(pauses(history, process).collect(), from, to)
 }
 
-/// How much of this time any process was stopped, or got no processor: who waits for a lock waits for its holders, too.
+/// The part of this time in which any process was stopped, or got no processor: a process that waits for a lock waits
+/// for its holders, too.
 pub(super) fn some_not_running(history: &History, from: u64, to: u64) -> u64 {
     let all = history.processes.iter().flat_map(|process| pauses(history, process));
     covered(all.collect(), from, to)
@@ -84,7 +86,7 @@ fn pauses(history: &History, process: &ProcessHistory) -> impl Iterator<Item = (
     stops.chain(starved)
 }
 
-/// How much of a time span intervals cover together.
+/// The part of a time span that the intervals cover together.
 fn covered(mut intervals: Vec<(u64, u64)>, from: u64, to: u64) -> u64 {
     intervals.sort_unstable();
     let (mut covered, mut reached) = (0, from);

@@ -60,8 +60,8 @@ pub(super) fn tokens(history: &History, holds: &[&Hold]) -> Vec<Breach> {
     breaches
 }
 
-/// Whether the token was reserved with the grant before, in the same process. If somebody else was granted the name meanwhile, that
-/// one's is larger.
+/// Whether the token was reserved with the grant before, in the same process. If somebody else was granted the name
+/// meanwhile, their token is larger.
 fn has_reserved(hold: &Hold) -> bool {
     hold.came == Came::Passed
 }
@@ -75,8 +75,8 @@ struct Granted<'a> {
     held: u64,
 }
 
-/// What was granted; and those who have a token that others had. Readers of one process share a grant: it was asked for
-/// when the first of them came, or later.
+/// The grants, and the pairs of holds with the same token. Readers of one process share a grant: it was asked for when
+/// the first of them came, or later.
 fn grants<'a>(holds: &[&'a Hold]) -> (Vec<Granted<'a>>, Vec<(&'a Hold, &'a Hold)>) {
     let mut grants: HashMap<(usize, u64), (Granted<'_>, bool)> = HashMap::new();
     let mut twice = Vec::new();

@@ -1,4 +1,4 @@
-//! What becomes of a hold besides its end: minimum holds, re-entry, passes, changes of the mode.
+//! The parts of a hold apart from its end: minimum holds, re-entry, passes, changes of the mode.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use crate::history::History;
 use crate::mode::Held;
 use crate::verdict::Breach;
 
-/// How many holds there were of the kinds that not all are.
+/// The numbers of holds of each special kind.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Used {
     /// The process's hold before was passed on without a request.
@@ -41,7 +41,7 @@ impl Used {
         }
     }
 
-    /// What the run was to show and did not.
+    /// The feature that the run was to use and did not.
     pub(super) fn unused(self, config: &RunConfig) -> Option<String> {
         if config.measured.is_some() {
             return None;

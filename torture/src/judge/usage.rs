@@ -1,4 +1,4 @@
-//! What happens besides holds: recovery, leaks, errors.
+//! The checks apart from holds: recovery, leaks, errors.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,7 +18,7 @@ const MORE_KILOBYTES: u64 = 8 * 1024;
 /// So long after its first hold a process has all that it needs.
 const WARM_UP: u64 = 3_000_000_000;
 
-/// How long after healing the last process had acquired, and those that took too long.
+/// The time after healing until the last process had acquired, and the processes that took too long.
 pub(super) fn recovery(history: &History, holds: &[&Hold]) -> (Option<u64>, Vec<Breach>) {
     let (healed, limit) = (
         history.outcome.healed,
@@ -89,7 +89,7 @@ pub(super) fn leaks(history: &History) -> Vec<Breach> {
     breaches
 }
 
-/// What a process that came to a quiet end had more than when it was young.
+/// The resources that a process had at its quiet end beyond those that it had when it was young.
 fn leak(process: &ProcessHistory) -> Option<Breach> {
     let drained = process
         .lines

@@ -140,8 +140,8 @@ fn outlasting(config: RunConfig) -> RunConfig {
     }
 }
 
-/// What replaces a master, or moves its locks, where no lock may be lost by it: because the only replica has each of them, or
-/// because the next master waits.
+/// The faults that replace a master, or move its locks, in setups where they may lose no lock: because the only replica
+/// has each lock, or because the next master waits.
 fn durable(all: RunConfig) -> Vec<(String, RunConfig)> {
     const FAULTS: [Fault; 9] = [
         Fault::ServerKill,
@@ -192,7 +192,7 @@ fn durable(all: RunConfig) -> Vec<(String, RunConfig)> {
     cells
 }
 
-/// What breaks while names are also held by readers and by permits.
+/// The faults that strike while names are also held by readers and by permits.
 fn modes(backend: Backend) -> &'static [&'static [Fault]] {
     match backend {
         Backend::Redis | Backend::MysqlLease | Backend::PostgresLease => MODES,
@@ -218,10 +218,11 @@ const MODES: &[&[Fault]] = &[
     &[Fault::Stop, Fault::Kill],
 ];
 
-/// How many tasks of a process take locks.
+/// The number of tasks in a process that take locks.
 const TASKS: usize = 4;
 
-/// How often it is measured what stopped waiters cost, and how many of how many are stopped.
+/// The number of times that the cost of stopped waiters is measured, the number of waiters that are stopped, and the
+/// number of all waiters.
 const ROUNDS: u64 = 3;
 const STOPPED: usize = 20;
 const WAITERS: usize = 40;

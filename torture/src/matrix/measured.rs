@@ -1,4 +1,4 @@
-//! What stopped waiters cost the others.
+//! The cost of stopped waiters to the others.
 
 use std::fmt;
 

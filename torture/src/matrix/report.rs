@@ -1,4 +1,4 @@
-//! How the runs went, for people.
+//! The report of the runs, for people.
 
 use std::fmt::Write;
 use std::time::SystemTime;

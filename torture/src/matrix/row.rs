@@ -7,7 +7,7 @@ use crate::verdict::Verdict;
 
 use super::cells::Cell;
 
-/// What became of a cell.
+/// The result of a cell.
 #[derive(Debug)]
 pub(super) struct Row {
     pub(super) cell: Cell,

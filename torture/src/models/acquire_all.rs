@@ -15,7 +15,7 @@ use super::id::letter;
 use super::mutant::Mutant;
 use super::properties::*;
 
-/// How many names there are.
+/// The number of names.
 const NAMES: usize = 3;
 
 /// A name, and whether it is shared.
@@ -24,15 +24,15 @@ pub type Wanted = (u8, bool);
 /// Bounds, and what may happen within them.
 #[derive(Clone, Debug)]
 pub struct AcquireAllModel {
-    /// What each client acquires, in the order in which its caller names them.
+    /// The names that each client acquires, in the order in which its caller names them.
     pub wanted: &'static [&'static [Wanted]],
-    /// How many times each acquires them.
+    /// The number of times that each client acquires them.
     pub runs: u8,
-    /// How many holds are lost while their client waits.
+    /// The number of holds that are lost while their client waits.
     pub losses: u8,
     /// Whether clients give up.
     pub gives_up: bool,
-    /// What is wrong.
+    /// The bug of the model, if it has one.
     pub mutant: Option<Mutant>,
 }
 
@@ -76,7 +76,7 @@ enum Phase {
     Holds,
 }
 
-/// What happens next.
+/// An event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// A client begins.
@@ -309,7 +309,7 @@ impl State {
         &mut self.names[usize::from(name)]
     }
 
-    /// Whether a client waits for somebody that waits for it, or so on.
+    /// Whether a client waits for itself, by way of others.
     fn waits_for_itself(&self, index: usize) -> bool {
         let mut reached = 0_u8;
         loop {

@@ -22,12 +22,12 @@ pub trait ProtocolModel:
     fn with(&self, mutant: Mutant) -> Self;
 }
 
-/// What a model that keeps all its properties took.
+/// The effort for a model that keeps all its properties.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Checked {
-    /// How many different states there are.
+    /// The number of different states.
     pub states: usize,
-    /// How long it took to see them all.
+    /// The time until all states were seen.
     pub seconds: f64,
 }
 

@@ -11,7 +11,7 @@ pub struct Id(pub u8);
 pub struct Ids(u64);
 
 impl Id {
-    /// How many acquisitions a client may have.
+    /// The largest number of acquisitions of a client.
     pub const PER_CLIENT: u8 = 8;
 
     /// The `run`th of a client, counting from 0.
@@ -28,12 +28,12 @@ impl Id {
 }
 
 impl Ids {
-    /// Whether it is in it.
+    /// Whether the id is in the set.
     pub fn contains(self, id: Id) -> bool {
         self.0 & (1 << id.0) != 0
     }
 
-    /// Whether anything of this client is in it.
+    /// Whether any id of this client is in the set.
     pub fn contains_any_of(self, client: usize) -> bool {
         let all = (1 << Id::PER_CLIENT) - 1;
         self.0 & (all << (client * usize::from(Id::PER_CLIENT))) != 0

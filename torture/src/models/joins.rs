@@ -14,9 +14,9 @@ use super::mutant::Mutant;
 use super::properties::*;
 use super::time::{Time, units};
 
-/// How many readers may enter one hold.
+/// The largest number of readers that may enter one hold.
 pub const MOST: u8 = 2;
-/// How old a hold may be that readers join.
+/// The largest age of a hold that readers join.
 pub const YOUNG: u16 = 20;
 /// The ttl of every hold.
 pub const TTL: u16 = 40;
@@ -24,13 +24,13 @@ pub const TTL: u16 = 40;
 /// Bounds, and what may happen within them.
 #[derive(Clone, Debug)]
 pub struct JoinsModel {
-    /// How many readers come.
+    /// The number of readers that come.
     pub readers: u8,
     /// When time ends.
     pub until: u16,
-    /// How many renewals there are.
+    /// The number of renewals.
     pub renewals: u8,
-    /// What is wrong.
+    /// The bug of the model, if it has one.
     pub mutant: Option<Mutant>,
 }
 
@@ -40,14 +40,14 @@ pub struct State {
     now: Time,
     /// The process's holds, the newest last.
     holds: Vec<Hold>,
-    /// How many readers have come, and how many of them wait in the line.
+    /// The number of readers that have come, and of those that wait in the line.
     came: u8,
     waiting: u8,
     renewed: u8,
     /// The requests that wait at the server: whether each is the writer's.
     queue: VecDeque<bool>,
     writer: Writer,
-    /// How many readers of the process have entered since the writer waits.
+    /// The number of readers of the process that have entered since the writer waits.
     passed: u8,
     done: u8,
 }
@@ -72,11 +72,11 @@ struct Hold {
     /// The guards, by when each believes that its lease ends.
     guards: Vec<Time>,
     entered: u8,
-    /// Whether its release is under way.
+    /// Whether the hold's release is under way.
     is_released: bool,
 }
 
-/// What happens next.
+/// An event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Time passes.

@@ -28,7 +28,7 @@ mod steps;
 pub struct LeaseModel {
     /// The ttl of each client's acquires.
     pub ttls: &'static [u16],
-    /// How many times each client acquires.
+    /// The number of times that each client acquires.
     pub runs: u8,
     /// The ttls of a hold's renewals, in this order.
     pub renewals: &'static [u16],
@@ -36,21 +36,22 @@ pub struct LeaseModel {
     pub writes: bool,
     /// When time ends.
     pub until: u16,
-    /// How far the clients' clocks may fall behind the server's.
+    /// The time by which the clients' clocks may fall behind the server's.
     pub lag: u16,
-    /// How many requests arrive twice.
+    /// The number of requests that arrive twice.
     pub repeats: u8,
     /// For how long a release keeps the name taken; 0: not at all.
     pub keeps: u16,
     /// Whether clients give up an acquire that is not answered, and abandon it.
     pub gives_up: bool,
-    /// Whether acquires enter the queue and are offered the name: asking again is refreshing, and confirming.
+    /// Whether acquires enter the queue and are offered the name. Then asking again refreshes the entry, or confirms
+    /// the offer.
     pub waits: bool,
-    /// How far the server's clock is set back, once; 0: never. What it does to queue entries is left out.
+    /// The time by which the server's clock is set back, once; 0: never. The effect on queue entries is left out.
     pub set_back: u16,
-    /// How many times the server restarts without its data, which takes a step.
+    /// The number of times that the server restarts without its data, which takes a step.
     pub restarts: u8,
-    /// What is wrong.
+    /// The bug of the model, if it has one.
     pub mutant: Option<Mutant>,
 }
 
@@ -59,11 +60,11 @@ pub struct LeaseModel {
 pub struct State {
     now: Time,
     lag: u16,
-    /// How far the server's clock is behind.
+    /// The time by which the server's clock is behind.
     back: u16,
-    /// Whether an asker left a hold as it was although it outlasted every term.
+    /// Whether a request left a hold as it was although the hold outlasted every term.
     outlasted: bool,
-    /// Whether a request of somebody who had ended was taken for a holder's.
+    /// Whether a request of an id that had ended was taken for a holder's.
     revived: bool,
     server: ServerModel<Time>,
     mail: BTreeSet<Mail>,
@@ -81,7 +82,7 @@ pub struct State {
 struct Client {
     run: u8,
     phase: Phase,
-    /// Whether any request of it has arrived.
+    /// Whether any request of the id has arrived.
     is_known: bool,
 }
 
@@ -104,7 +105,7 @@ enum Work {
     Written,
 }
 
-/// What is under way.
+/// A message that is under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Mail {
     /// From a client, at this time of its clock.
@@ -113,7 +114,7 @@ pub enum Mail {
     Answer(Request, Time, Reply),
 }
 
-/// What happens next.
+/// An event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Time passes.
@@ -277,7 +278,7 @@ impl Model for LeaseModel {
             }),
             Property::sometimes(TWO_HOLDS_DONE, |_, state: &State| state.done >= 2),
         ];
-        // What a server forgot is outside the failure model: then only the fence protects.
+        // A server that forgets is outside the failure model: then only the fence protects.
         if self.restarts == 0 {
             properties.push(Property::always(ONE_BELIEVER, |model: &Self, state: &State| {
                 let believers = state.clients.iter().filter(|client| model.believes(state, client));

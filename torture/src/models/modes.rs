@@ -29,25 +29,25 @@ mod steps;
 
 /// The ttl of every hold.
 pub const TTL: u16 = 30;
-/// How long an offer waits.
+/// The time for which an offer waits.
 pub const GRACE: u16 = 10;
-/// How often a waiter refreshes its entry.
+/// The time between two refreshes of a waiter's entry.
 pub const REFRESH: u16 = 20;
-/// How long an entry lives without that.
+/// The time for which an entry lives without a refresh.
 pub const ENTRY_TTL: u16 = 40;
 
 /// Bounds, and what may happen within them.
 #[derive(Clone, Debug)]
 pub struct ModesModel {
-    /// How each process asks. Those that ask alike stand side by side.
+    /// The kind of each process. Processes of the same kind stand side by side.
     pub kinds: &'static [Kind],
-    /// How many acquisitions each makes, beside one upgrade.
+    /// The number of acquisitions of each process, beside one upgrade.
     pub runs: u8,
     /// When time ends.
     pub until: u16,
-    /// How many times a process hangs, for good or for a while.
+    /// The number of times that a process hangs, for good or for a while.
     pub hangs: u8,
-    /// How many renewals there are.
+    /// The number of renewals.
     pub renewals: u8,
     /// Whether waiters may give up.
     pub gives_up: bool,
@@ -55,9 +55,9 @@ pub struct ModesModel {
     pub changes: bool,
     /// Whether requests and answers are late.
     pub late: bool,
-    /// How many late requests arrive twice.
+    /// The number of late requests that arrive twice.
     pub repeats: u8,
-    /// What is wrong.
+    /// The bug of the model, if it has one.
     pub mutant: Option<Mutant>,
 }
 
@@ -73,13 +73,13 @@ pub struct State {
     hung: u8,
     renewed: u8,
     repeated: u8,
-    /// How long a waiter that runs has been first and has fitted.
+    /// The time for which a running waiter has been first and has fitted.
     idle: u16,
     /// The ids that wait, in the order of their coming.
     order: Vec<Id>,
     starved: bool,
     granted: Ids,
-    /// What was replaced by an upgrade whose grant was answered.
+    /// The holds that were replaced by an upgrade whose grant was answered.
     ended: Ids,
     highest: u64,
     regressed: bool,
@@ -95,7 +95,7 @@ struct Process {
     next: u8,
     phase: Phase,
     runs: bool,
-    /// Whether it ran all the time since it came.
+    /// Whether the process ran all the time since it came.
     steady: bool,
     /// When it last asked.
     asked: Time,
@@ -108,7 +108,7 @@ enum Phase {
     Holds(Held),
 }
 
-/// How it waits for a grant.
+/// The way in which a process waits for a grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Wait {
     /// For an answer. Whether it was told to look meanwhile.
@@ -117,7 +117,7 @@ enum Wait {
     Look(Time),
 }
 
-/// What it believes to hold.
+/// A hold in which a process believes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Held {
     id: Id,
@@ -128,7 +128,7 @@ struct Held {
     upgrade: Option<(Id, Wait)>,
 }
 
-/// What is under way.
+/// A message that is under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Mail {
     /// Sent then.
@@ -137,7 +137,7 @@ pub enum Mail {
     Answer(Request, Time, Reply),
 }
 
-/// What happens next.
+/// An event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Time passes.
@@ -359,14 +359,14 @@ impl State {
         believers
     }
 
-    /// Whether each fits with those that were granted the name before. The limit of a request is its own.
+    /// Whether each hold fits with those that were granted the name before. Each request has its own limit.
     fn believers_fit(&self) -> bool {
         let believers = self.believers();
         let modes = || believers.iter().map(|(_, kind)| kind.mode());
         (0..believers.len()).all(|at| rules::fits(modes().take(at), believers[at].1.mode()))
     }
 
-    /// Whether a waiter that runs could have the name at once: it is among the first that fit.
+    /// Whether a running waiter could have the name at once: it is among the first that fit.
     fn is_idle(&self) -> bool {
         let mut server = self.server.clone();
         server.clean_up(self.now);

@@ -22,33 +22,33 @@ use super::properties::*;
 
 mod steps;
 
-/// How many passes in a row there may be before B's turn.
+/// The largest number of passes in a row before B's turn.
 pub const MOST: u8 = 2;
-/// How many tokens a grant reserves, its own included.
+/// The number of tokens that a grant reserves, its own included.
 pub const RESERVED: u8 = MOST + 1;
 /// The ttl of every hold, in microseconds.
 pub const TTL: u16 = 10;
-/// How far time moves at once.
+/// The time of one step.
 pub const STEP: u16 = 2;
-/// How far the server's clock is set back.
+/// The time by which the server's clock is set back.
 pub const SET_BACK: u16 = 30;
 
 /// Bounds, and what may happen within them.
 #[derive(Clone, Debug)]
 pub struct PassModel {
-    /// How many holds A has, those that are passed on included.
+    /// The number of A's holds, those that are passed on included.
     pub holds: u8,
-    /// How many holds B has.
+    /// The number of B's holds.
     pub others: u8,
-    /// How many renewals A sends.
+    /// The number of renewals that A sends.
     pub renewals: u8,
     /// When time ends.
     pub until: u16,
-    /// How often the server's clock is set back.
+    /// The number of times that the server's clock is set back.
     pub set_backs: u8,
-    /// How often the server loses its data.
+    /// The number of times that the server loses its data.
     pub crashes: u8,
-    /// What is wrong.
+    /// The bug of the model, if it has one.
     pub mutant: Option<Mutant>,
 }
 
@@ -66,7 +66,7 @@ impl Moment for Micros {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct State {
     now: Micros,
-    /// How far the server's clock was set back.
+    /// The time by which the server's clock was set back.
     behind: u16,
     /// Who has the name, and until when.
     hold: Option<(Holder, Micros)>,
@@ -75,13 +75,13 @@ pub struct State {
     ours: Ours,
     other: Other,
     mail: BTreeSet<Mail>,
-    /// How many holds A and B have had, and renewals and faults there were.
+    /// The numbers of holds that A and B have had, of renewals and of faults.
     holds: u8,
     others: u8,
     renewals: u8,
     set_backs: u8,
     crashes: u8,
-    /// How many holds of A began since B waits.
+    /// The number of A's holds that began since B waits.
     passed_over: u8,
     highest: u64,
     regressed: bool,
@@ -112,7 +112,7 @@ struct Own {
     id: u8,
     token: u64,
     granted: Micros,
-    /// How often it was passed on since then.
+    /// The number of passes since then.
     passed: u8,
     ends: Micros,
     suspect: bool,
@@ -127,7 +127,7 @@ enum Other {
     Holds(Micros),
 }
 
-/// What is under way.
+/// A message that is under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Mail {
     /// A's release of this id.
@@ -138,7 +138,7 @@ pub enum Mail {
     Renewed(u8, u8, Micros, bool),
 }
 
-/// What happens next.
+/// An event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Time passes.

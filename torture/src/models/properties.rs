@@ -1,4 +1,4 @@
-//! What holds whatever happens, by name.
+//! The names of the properties, which hold in every state.
 
 /// At most one client believes that it holds.
 pub const ONE_BELIEVER: &str = "one believer";
@@ -8,7 +8,7 @@ pub const TOKENS_INCREASE: &str = "tokens increase";
 pub const NO_LOST_UPDATE: &str = "no lost update";
 /// A hold ends at the latest a ttl, an offer a grace, and a queue entry its time after its owner's last request.
 pub const ENTRIES_END: &str = "no hold or queue entry outlives its bound";
-/// What was released or abandoned has neither hold nor queue entry any more.
+/// An id that was released or abandoned has neither hold nor queue entry any more.
 pub const DEAD_STAY_DEAD: &str = "dead ids stay dead";
 /// A free name with a waiter that runs is granted within the grace and one refresh.
 pub const SOMEBODY_AWAKE: &str = "somebody is always awake";

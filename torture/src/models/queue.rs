@@ -26,11 +26,11 @@ mod steps;
 
 /// The ttl of every hold.
 pub const TTL: u16 = 40;
-/// How long an offer waits.
+/// The time for which an offer waits.
 pub const GRACE: u16 = 10;
-/// How often a waiter refreshes its entry.
+/// The time between two refreshes of a waiter's entry.
 pub const REFRESH: u16 = 20;
-/// How long an entry lives without that.
+/// The time for which an entry lives without a refresh.
 pub const ENTRY_TTL: u16 = 40;
 /// For how long a name is kept.
 pub const KEEP: u16 = 20;
@@ -38,25 +38,25 @@ pub const KEEP: u16 = 20;
 /// Bounds, and what may happen within them.
 #[derive(Clone, Debug)]
 pub struct QueueModel {
-    /// How many processes there are.
+    /// The number of processes.
     pub processes: usize,
-    /// How many acquisitions each makes.
+    /// The number of acquisitions of each process.
     pub runs: u8,
     /// When time ends.
     pub until: u16,
-    /// How many times a process hangs.
+    /// The number of times that a process hangs.
     pub hangs: u8,
-    /// How many of the server's messages get lost.
+    /// The number of the server's messages that get lost.
     pub losses: u8,
-    /// How many times a process's connection is cut, and what the server said to it lost.
+    /// The number of times that a process's connection is cut, and messages to it are lost.
     pub cuts: u8,
-    /// How many times a release keeps the name.
+    /// The number of times that a release keeps the name.
     pub keeps: u8,
-    /// How far the server's clock is set back, once; 0: never.
+    /// The time by which the server's clock is set back, once; 0: never.
     pub set_back: u16,
     /// Whether waiters may give up.
     pub gives_up: bool,
-    /// What is wrong.
+    /// The bug of the model, if it has one.
     pub mutant: Option<Mutant>,
 }
 
@@ -67,18 +67,18 @@ pub struct State {
     server: ServerModel<Time>,
     wakes: BTreeSet<Wake<Time>>,
     processes: Vec<Process>,
-    /// How many of the processes have acted.
+    /// The number of processes that have acted.
     acted: usize,
     hung: u8,
     lost: u8,
     cut: u8,
     kept: u8,
-    /// How far the server's clock is ahead of everybody's, until it is set back.
+    /// The time by which the server's clock is ahead of all others, until it is set back.
     ahead: u16,
     /// Until when the name was promised to stay taken, and whether that was broken.
     promised: Time,
     broken: bool,
-    /// How long the name has been unattended while a waiter ran.
+    /// The time for which nobody had the name while a waiter ran.
     idle: u16,
     /// The processes that wait, in the order of their coming.
     order: Vec<usize>,
@@ -96,9 +96,9 @@ struct Process {
     run: u8,
     phase: Phase,
     runs: bool,
-    /// Whether it is cut off, of those that do not run.
+    /// Whether the process, which does not run, is also cut off.
     is_cut: bool,
-    /// Whether it ran all the time since it came.
+    /// Whether the process ran all the time since it came.
     steady: bool,
     /// When it last asked.
     asked: Time,
@@ -113,7 +113,7 @@ enum Phase {
     Holds(Time),
 }
 
-/// What happens next.
+/// An event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Time passes.

@@ -1,27 +1,27 @@
-//! What goes over the wire.
+//! The messages between clients and the server.
 
 use std::fmt;
 use std::time::Duration;
 
 use super::id::Id;
 
-/// What a client sends.
+/// A message of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Request {
     /// Takes a free name, confirms an offer, repeats a grant; else enters the queue or refreshes its entry, if it waits.
     Acquire {
         /// Who asks.
         id: Id,
-        /// How long to hold it.
+        /// The time for which the client holds the name.
         ttl: Duration,
-        /// Whether it enters the queue.
+        /// Whether the request enters the queue.
         waits: bool,
     },
     /// Moves the end forward.
     Renew {
         /// Who asks.
         id: Id,
-        /// How long to hold it from now.
+        /// The time for which the client holds the name from now on.
         ttl: Duration,
     },
     /// Ends a hold. The id is dead from then on.
@@ -37,7 +37,7 @@ pub enum Request {
     Abandon(Id),
 }
 
-/// What the server answers.
+/// An answer of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reply {
     /// The name is the asker's, with this token.
@@ -52,7 +52,7 @@ pub enum Reply {
     Dead,
 }
 
-/// What the server tells a waiter unasked. It may get lost.
+/// A message of the server to a waiter. It may get lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Wake<T> {
     /// The name is yours if you confirm within the grace.

@@ -1,4 +1,4 @@
-//! What the lock protects: a value that every holder reads, changes and writes back.
+//! The resource behind the lock: a value that every holder reads, changes and writes back.
 
 use super::mutant::Mutant;
 
@@ -7,7 +7,7 @@ use super::mutant::Mutant;
 pub struct Resource {
     /// The largest token seen.
     fence: u64,
-    /// How many writes there were.
+    /// The number of writes.
     version: u8,
     /// Whether a write undid another one.
     pub lost: bool,

@@ -10,7 +10,7 @@ use super::mutant::Mutant;
 use super::request::{Reply, Request, Wake};
 use super::server_rules::{may_take, repaired, who_is_next};
 
-/// What the server keeps.
+/// The state of the server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ServerModel<T> {
     /// Who has the name, or is offered it.
@@ -49,20 +49,20 @@ pub struct QueueEntry<T> {
     pub expires: T,
 }
 
-/// What a server is told when it is set up.
+/// The settings of a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// How long an offer waits for its confirm.
+    /// The time for which an offer waits for its confirm.
     pub grace: Duration,
-    /// How long an entry lives without a refresh.
+    /// The time for which an entry lives without a refresh.
     pub entry_ttl: Duration,
     /// The longest that any entry lives.
     pub longest_entry_ttl: Duration,
     /// Whether ended ids leave tombstones. Without, requests must arrive in order.
     pub tombstones: bool,
-    /// How many tokens after its own a grant reserves.
+    /// The number of tokens after its own that a grant reserves.
     pub reserved: u64,
-    /// What is wrong with it.
+    /// The bug of the server, if it has one.
     pub mutant: Option<Mutant>,
 }
 

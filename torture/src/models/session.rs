@@ -28,7 +28,7 @@ pub struct SessionModel {
     pub until: u16,
     /// Whether the server is a standalone one at first, which may join an ensemble.
     pub joins: bool,
-    /// What is wrong.
+    /// The bug of the model, if it has one.
     pub mutant: Option<Mutant>,
 }
 
@@ -54,7 +54,7 @@ pub struct State {
     ends: Time,
 }
 
-/// What happens next.
+/// An event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Half a tick passes, and at its end the leader pings the follower.

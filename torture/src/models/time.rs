@@ -9,7 +9,7 @@ use lock_core::backend::rules::Moment;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(pub u16);
 
-/// How far time moves at once. Belief and holds last several steps, and nothing in between makes a difference.
+/// The time of one step. Belief and holds last several steps, and nothing in between makes a difference.
 pub const STEP: u16 = 10;
 
 /// So many units. They are written as milliseconds, and mean nothing.

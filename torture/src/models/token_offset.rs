@@ -15,9 +15,9 @@ use super::properties::*;
 
 mod steps;
 
-/// How many tokens there are for each zxid.
+/// The number of tokens for each zxid.
 const TOKENS_PER_ZXID: u64 = 2;
-/// How much another lock raises the offset at once: more than all zxids give.
+/// The amount by which another lock raises the offset at once: more than all zxids give.
 const RAISE: u64 = 100;
 
 /// Bounds, and what is wrong.
@@ -25,19 +25,19 @@ const RAISE: u64 = 100;
 pub struct TokenOffsetModel {
     /// The clients' token floors: 0 for none, or far above all zxids.
     pub floors: &'static [u64],
-    /// How many grants there are, at least.
+    /// The least number of grants.
     pub holds: usize,
-    /// How often a hold is passed on.
+    /// The number of times that a hold is passed on.
     pub passes: u8,
-    /// How many nodes are deleted by somebody else.
+    /// The number of nodes that somebody else deletes.
     pub deletions: u8,
-    /// How often another lock raises the offset.
+    /// The number of times that another lock raises the offset.
     pub raises: u8,
-    /// How often the token of a hold is raised.
+    /// The number of times that the token of a hold is raised.
     pub raised_holds: u8,
-    /// How often the server restarts.
+    /// The number of times that the server restarts.
     pub restarts: u8,
-    /// What is wrong.
+    /// The bug of the model, if it has one.
     pub mutant: Option<Mutant>,
 }
 
@@ -81,7 +81,7 @@ struct Client {
     known: u64,
     /// The zxid of its node's creation.
     czxid: u64,
-    /// Whether its connection has lasted since then.
+    /// Whether the connection has lasted since then.
     same_connection: bool,
     /// The zxid by which it wrote its node when that was the first.
     written: Option<u64>,
@@ -114,13 +114,13 @@ struct Held {
     number: u8,
     base: u64,
     offset: u64,
-    /// How often it was passed on since its grant.
+    /// The number of passes since the grant.
     passed: u64,
-    /// Whether its token was raised: then it is not passed on.
+    /// Whether the hold's token was raised: then it is not passed on.
     is_raised: bool,
 }
 
-/// What happens next.
+/// An event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// A client makes its node, and the directory if there is none.

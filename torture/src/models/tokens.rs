@@ -13,9 +13,9 @@ use super::properties::*;
 /// Bounds, and what is wrong.
 #[derive(Clone, Debug)]
 pub struct TokenModel {
-    /// How many holds there are.
+    /// The number of holds.
     pub holds: u8,
-    /// What is wrong.
+    /// The bug of the model, if it has one.
     pub mutant: Option<Mutant>,
 }
 
@@ -36,7 +36,7 @@ pub struct State {
     set_back: bool,
 }
 
-/// What happens next.
+/// An event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// The first in turn is granted the name.

@@ -14,7 +14,7 @@ use super::properties::*;
 
 mod steps;
 
-/// How far the clocks of two leaders differ, and how far one is set back: more than the minimum.
+/// The difference of two leaders' clocks, and the amount by which one is set back: more than the minimum.
 const JUMP: i8 = 4;
 
 /// Bounds, and what is wrong.
@@ -24,15 +24,15 @@ pub struct ZookeeperMinimumModel {
     pub minimum: i8,
     /// When time ends.
     pub until: i8,
-    /// How often others come.
+    /// The number of times that others come.
     pub comes: u8,
-    /// How many elections there are.
+    /// The number of elections.
     pub elections: u8,
-    /// How often the leader's clock is set back.
+    /// The number of times that the leader's clock is set back.
     pub set_backs: u8,
-    /// How many reads show what was there before the last write.
+    /// The number of reads that show the state before the last write.
     pub old_reads: u8,
-    /// What is wrong.
+    /// The bug of the model, if it has one.
     pub mutant: Option<Mutant>,
 }
 
@@ -59,7 +59,7 @@ pub struct State {
     promised: i8,
     was_early: bool,
     sleeps: bool,
-    /// How often the kept node was written by one who could not tell.
+    /// The number of times that a client which could not tell wrote the kept node.
     rewritten: u8,
     done: u8,
 }
@@ -113,7 +113,7 @@ struct Waiter {
     wakes: Option<i8>,
 }
 
-/// What happens next.
+/// An event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Time passes.

@@ -26,17 +26,17 @@ use server::{Listing, Server};
 /// Bounds, and what is wrong.
 #[derive(Clone, Debug)]
 pub struct ZookeeperModesModel {
-    /// How each client wants the name, once.
+    /// The kind of each client, which wants the name once.
     pub kinds: &'static [Kind],
-    /// Whether they come in this order.
+    /// Whether the clients come in this order.
     pub in_order: bool,
-    /// How many nodes are deleted by somebody else: their sessions end.
+    /// The number of nodes that somebody else deletes: their sessions end.
     pub deletions: u8,
-    /// How many answers to writes get lost, so that they are written again.
+    /// The number of answers to writes that get lost, so that they are written again.
     pub losses: u8,
     /// Whether exclusive holders downgrade.
     pub downgrades: bool,
-    /// What is wrong.
+    /// The bug of the model, if it has one.
     pub mutant: Option<Mutant>,
 }
 
@@ -47,7 +47,7 @@ pub struct State {
     clients: Vec<Client>,
     /// Whether a token was too small, or given twice.
     regressed: bool,
-    /// Whether one was admitted that does not fit with the others.
+    /// Whether a client was admitted that does not fit with the others.
     misfits: bool,
     deletions: u8,
     losses: u8,
@@ -82,7 +82,7 @@ enum Step {
     Done,
 }
 
-/// What happens next.
+/// An event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// A client makes its node, and lists the queue.
@@ -344,7 +344,7 @@ impl State {
         granted.max().unwrap_or_default()
     }
 
-    /// Whether one waits who could enter, and nobody is awake who might wake it: holders may hold for ever.
+    /// Whether a waiter could enter, and nobody is awake who might wake it: holders may hold for ever.
     fn sleeps(&self) -> bool {
         let is_awake = |client: &Client| {
             let sleeps = matches!(client.step, Step::Watches(_) | Step::Holds(_) | Step::Idle | Step::Done);

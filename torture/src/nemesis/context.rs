@@ -1,4 +1,4 @@
-//! What the nemesis may break, and the chance and time that an injection has.
+//! The targets of the nemesis, and the chance and time that an injection has.
 
 use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::record::Writer;
 use crate::resource::Resource;
 use crate::servers::LockServer;
 
-/// What the nemesis may break.
+/// The targets of the nemesis.
 #[derive(Debug)]
 pub(crate) struct Targets {
     pub(crate) config: RunConfig,
@@ -29,7 +29,7 @@ pub(crate) struct Targets {
     pub(crate) history: Writer,
 }
 
-/// What one injection after the other is made with.
+/// The context of all injections.
 #[derive(Debug)]
 pub(super) struct Context {
     pub(super) targets: Arc<Targets>,

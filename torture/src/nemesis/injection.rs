@@ -1,4 +1,4 @@
-//! What each fault is injected into, and by which function.
+//! The target of each fault, and the function that injects it.
 
 use std::pin::Pin;
 
@@ -73,7 +73,7 @@ impl Injection {
         }
     }
 
-    /// Whether it strikes the server, and so all processes at once.
+    /// Whether the fault strikes the server, and so all processes at once.
     pub(super) fn is_on_server(&self) -> bool {
         matches!(self, Self::Server(_))
     }

@@ -105,7 +105,7 @@ async fn set_limit(connection: &mut MySqlConnection, connections: u64) -> Result
     Ok(())
 }
 
-/// What the server shows of itself.
+/// A figure that the server shows of itself.
 async fn number(connection: &mut MySqlConnection, what: &str) -> Result<u64> {
     let show = format!("SHOW GLOBAL {what}");
     let row = connection.fetch_one(sqlx::raw_sql(AssertSqlSafe(show))).await?;

@@ -14,7 +14,7 @@ use crate::backend::Backend;
 use crate::error::{Error, Result};
 
 impl LockServer {
-    /// What is there that nobody should have left, fence state aside.
+    /// The entries on the server that nobody should have left, fence state aside.
     pub(crate) async fn leftovers(&self) -> Result<Vec<String>> {
         Ok(match self.backend {
             Backend::Redis | Backend::Quorum3 | Backend::Quorum5 => {
@@ -58,7 +58,7 @@ impl LockServer {
         })
     }
 
-    /// How many clients the server has.
+    /// The number of the server's clients.
     pub(crate) async fn connections(&self) -> Result<usize> {
         Ok(match self.backend {
             Backend::Redis | Backend::Quorum3 | Backend::Quorum5 => {
@@ -110,7 +110,7 @@ impl LockServer {
         })
     }
 
-    /// What the server says it is.
+    /// The version that the server reports.
     pub(crate) async fn version(&self) -> Result<String> {
         Ok(match self.backend {
             Backend::Redis | Backend::RedisSentinel | Backend::RedisCluster | Backend::Quorum3 | Backend::Quorum5 => {

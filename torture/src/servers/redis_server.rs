@@ -1,4 +1,4 @@
-//! How a Redis is started, told things and looked into.
+//! The start of a Redis, its commands and its inspection.
 
 use std::time::Duration;
 

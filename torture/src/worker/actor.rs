@@ -168,7 +168,7 @@ impl Actor {
         self.read((op, lock), guard, time).await
     }
 
-    /// Whether it writes now.
+    /// Upgrades the hold. Returns whether it writes now.
     async fn upgrade(&mut self, op: u64, guard: &mut UpgradableGuard) -> bool {
         let ttl = self.shared.job.config.ttl.as_secs_f64();
         let limit = between(&mut self.rng, 0.0, 2.0 * ttl);
@@ -217,7 +217,7 @@ impl Actor {
         let token = Some(token.as_u64());
         self.shared.history.event(Event::Reentered { op, token, shared });
         if self.shared.job.config.mutant == Some(Mutant::ReentryEndsTheHold) {
-            // Whether it succeeds is seen by the checks.
+            // The checks see whether this succeeds.
             let _ = Raw::new(&self.shared.job.url, self.shared.job.address)
                 .delete(lock)
                 .await;

@@ -1,4 +1,4 @@
-//! What the runner tells a worker process, and what that says.
+//! The messages between the runner and a worker process.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::RunConfig;
 
-/// What a worker process is told at its start.
+/// The job of a worker process, which it gets at its start.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Job {
     pub(crate) config: RunConfig,
@@ -25,7 +25,7 @@ pub(crate) struct Job {
     pub(crate) parent: u32,
 }
 
-/// What the runner tells a worker while it runs.
+/// An order of the runner to a worker that runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
     /// The faults are over: short holds only.
@@ -49,7 +49,7 @@ impl Order {
     }
 }
 
-/// What a worker says on its standard output.
+/// The line on standard output by which a worker says that it is ready.
 pub(crate) const READY: &str = "ready";
 /// It has acquired often enough since it was told to be calm.
 pub(crate) const RECOVERED: &str = "recovered";

@@ -24,7 +24,7 @@ pub(crate) struct MutantBackend {
     mutant: Mutant,
     backend: Arc<dyn DistributedLock>,
     raw: Raw,
-    /// What is asked in place of a request whose lease is not to be armed by the backend.
+    /// The substitutes of requests whose lease the backend must not arm.
     others: Mutex<HashMap<HolderId, (AcquireRequest, RequestControl)>>,
 }
 
@@ -206,7 +206,7 @@ impl Hold for MutantHold {
     }
 
     fn pass(&self, next: &Lease) -> Option<Arc<dyn Hold>> {
-        // What is passed on has no other bug.
+        // Only holds of this mutant are passed on.
         if self.mutant != Mutant::GrantReservesNothing {
             return None;
         }

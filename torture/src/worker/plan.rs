@@ -1,4 +1,4 @@
-//! What an actor does next: which lock it asks for, how, and what it does with it.
+//! The next action of an actor: the lock that it asks for, the mode, and the use of the hold.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::mode::Held;
 
 use super::shared::Shared;
 
-/// How many permits a name has.
+/// The number of permits of a name.
 const PERMITS: u32 = 3;
 
 /// One attempt to take a lock, and the hold that may come of it.
@@ -24,7 +24,7 @@ pub(super) struct Plan {
     pub(super) changes: bool,
 }
 
-/// How a lock is asked for.
+/// The kind of acquire.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Ask {
     Within(Duration),
@@ -34,7 +34,7 @@ pub(super) enum Ask {
     Dropped(Duration),
 }
 
-/// What is done with it.
+/// The use of a hold.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stay {
     pub(super) time: Duration,
@@ -108,7 +108,7 @@ impl Ask {
 }
 
 impl Stay {
-    /// Whether nothing but its time sets it apart.
+    /// Whether the stay has no feature apart from its time.
     fn is_plain(self) -> bool {
         !(self.fixed || self.extended || self.reentered) && self.minimum.is_none()
     }

@@ -1,4 +1,4 @@
-//! What the actors of a process share.
+//! The state that the actors of a process share.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -11,7 +11,7 @@ use crate::record::Writer;
 
 use super::job::{Job, RECOVERED, say};
 
-/// What the actors of a process share.
+/// The state that the actors of a process share.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) job: Job,
@@ -20,7 +20,7 @@ pub(super) struct Shared {
     pub(super) calm: AtomicBool,
     pub(super) finishing: AtomicBool,
     pub(super) gap: AtomicBool,
-    /// How many holds there were since the faults.
+    /// The number of holds since the faults.
     pub(super) calm_holds: AtomicUsize,
     pub(super) last_op: AtomicU64,
     pub(super) watched: Mutex<Vec<Watched>>,

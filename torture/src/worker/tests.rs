@@ -124,7 +124,7 @@ async fn run(config: RunConfig, dir: &Path) -> Verdict {
     History::read(dir).unwrap().judge()
 }
 
-/// What is held.
+/// The names that are held.
 async fn left(locker: &Locker, locks: usize) -> Vec<String> {
     let mut left = Vec::new();
     for lock in 0..locks {

@@ -8,9 +8,9 @@ use std::fmt::Write;
 use torture::models::properties::ONE_BELIEVER;
 use torture::models::quorum::{QuorumMutant, Reinstall, Scenario, Strategy, Totals, run, run_all, run_traced};
 
-/// How many histories of each scenario. All are decided by their seeds.
+/// The number of histories of each scenario. All are decided by their seeds.
 const SEEDS: u64 = 200;
-/// How many of a scenario in which the waits are judged. They are long, and much alike.
+/// The number of histories of a scenario in which the waits are judged. They are long, and much alike.
 const SEEDS_OF_WAITS: u64 = 100;
 
 #[test]

@@ -4,7 +4,7 @@ use std::process::{Command, Output};
 use std::sync::Mutex;
 use std::time::Instant;
 
-/// What has to happen in a run by chance happens in one of these.
+/// Seeds for events that happen by chance: one of these runs shows them.
 const SEEDS: [&str; 3] = ["7", "8", "9"];
 
 /// Runs the program and prints the seconds that it took. What it prints, its own exit code.
@@ -41,7 +41,7 @@ fn kept_with(seed: &str, options: &[&str]) -> String {
 /// limits are kept.
 const TIMED: [&str; 3] = ["recovery", "late-loss", "lost-hold"];
 
-/// Whether a busy machine explains what came of a run: nothing, or what was late.
+/// Whether a busy machine explains the result of a run: the run broke nothing, or only limits of time.
 fn is_disturbed(printed: &str, code: i32) -> bool {
     let mut broken = printed.lines().filter_map(|line| line.strip_prefix("BROKEN check="));
     code == 2 || code == 1 && broken.all(|check| TIMED.contains(&check))
@@ -208,7 +208,7 @@ fn without_checks_only_the_fence_protects() {
     assert!(lost_some, "nothing was lost without a fence: this proves nothing");
 }
 
-/// How many mutants run side by side. They are to be caught on a busy machine, too.
+/// The number of mutants that run side by side. They are to be caught on a busy machine, too.
 const AT_ONCE: usize = 3;
 
 /// In one of these runs a mutant is caught. The last ones are for a busy machine, whose own pauses count for less beside
@@ -249,7 +249,7 @@ fn mutants_are_caught() {
             });
         }
     });
-    // What brings the mutants to light breaks nothing by itself; `stop`, `kill` and `gap` are above.
+    // These faults break nothing without the mutants; `stop`, `kill` and `gap` are above.
     for faults in ["hole,delay", "server-lose"] {
         kept_under(&["--nemesis", faults]);
     }

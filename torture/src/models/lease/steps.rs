@@ -1,4 +1,4 @@
-//! What each event does.
+//! The effect of each event.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ impl LeaseModel {
         Request::Acquire { id, ttl, waits }
     }
 
-    /// Whether requests have arrived of all earlier clients of the same kind.
+    /// Whether requests of all earlier clients of the same kind have arrived.
     pub(super) fn may_arrive(&self, state: &State, mail: &Mail) -> bool {
         let (Mail::Request(request, _) | Mail::Answer(request, ..)) = mail;
         let index = request.id().client();

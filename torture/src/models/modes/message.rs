@@ -1,4 +1,4 @@
-//! What goes over the wire.
+//! The messages between clients and the server.
 
 use std::fmt;
 
@@ -20,7 +20,7 @@ pub enum Kind {
     Permits(u8, u8),
 }
 
-/// What a client sends.
+/// A message of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Request {
     /// Enters the queue, confirms an offer, or repeats a grant. An upgrade names the hold that it replaces.
@@ -35,7 +35,7 @@ pub enum Request {
     Downgrade(Id),
 }
 
-/// What the server answers.
+/// An answer of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reply {
     /// Held, with this token.

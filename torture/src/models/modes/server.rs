@@ -30,7 +30,7 @@ pub struct Grant(pub Option<u64>);
 /// A place in the queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Place {
-    /// Whether its owner let an offer lapse, and has not asked since. Then it stands in nobody's way.
+    /// Whether the owner let an offer lapse, and has not asked since. Then the entry does not delay others.
     pub lapsed: bool,
 }
 
@@ -280,7 +280,7 @@ impl Server {
     }
 }
 
-/// Whether its waiter has not confirmed it yet.
+/// Whether the waiter has not confirmed the hold yet.
 pub fn is_offer(hold: &Holder) -> bool {
     hold.grant == Grant(None)
 }

@@ -1,4 +1,4 @@
-//! What each event does.
+//! The effect of each event.
 
 use lock_core::backend::rules;
 
@@ -8,7 +8,7 @@ use crate::models::id::Id;
 use crate::models::time::Time;
 
 impl ModesModel {
-    /// What a process that runs may do. Whether it has to do something before time passes.
+    /// Adds the actions of a running process. Returns whether it must act before time passes.
     pub(super) fn process_actions(&self, state: &State, index: usize, actions: &mut Vec<Action>) -> bool {
         let process = &state.processes[index];
         let is_due = |wait: Wait| matches!(wait, Wait::Look(at) if at <= state.now);

@@ -1,4 +1,4 @@
-//! What each event does.
+//! The effect of each event.
 
 use lock_core::backend::rules;
 
@@ -94,7 +94,7 @@ impl QueueModel {
             .hold
             .as_ref()
             .filter(|hold| rules::has_expired(hold.expires, now));
-        // What was kept is reserved for a grace after that.
+        // A name that was kept is reserved for a grace after that.
         let reserved = expired.is_some_and(|hold| hold.kept.is_some()) && state.now.0 < state.promised.0 + GRACE;
         state.lapsed |= expired.is_some() && !reserved;
         let (before, mut wakes) = (state.server.stored, Vec::new());

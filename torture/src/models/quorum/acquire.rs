@@ -18,7 +18,7 @@ use super::mutant::QuorumMutant;
 use super::scenario::Strategy;
 use super::votes::{Vote, Votes};
 
-/// How long an answer may take at most until a backend reports an error.
+/// The longest time until a backend without an answer reports an error.
 const LONGEST_ANSWER: Duration = Duration::from_secs(3);
 
 /// Asks for the name until it is granted, or until the clients stop.

@@ -30,7 +30,7 @@ pub(super) struct Client {
     number: usize,
     world: Shared,
     pub(super) scenario: Rc<Scenario>,
-    /// What it knows of the nodes and of the name, as a process does.
+    /// The client's knowledge of the nodes and of the name.
     pub(super) known: Known,
     name: LockName,
 }
@@ -118,7 +118,7 @@ impl Client {
         self.world.get().now >= self.scenario.until
     }
 
-    /// What its clock shows.
+    /// The time by the client's clock.
     pub(super) fn now(&self) -> Duration {
         let world = self.world.get();
         world.seats[self.number].clock.at(world.now)

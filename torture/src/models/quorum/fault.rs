@@ -1,4 +1,4 @@
-//! What breaks, and when.
+//! The faults, and their times.
 
 use std::ops::Range;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What is seen of a history.
+//! The figures of a history.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,34 +9,34 @@ use lock_core::FencingToken;
 use super::super::properties::*;
 use super::scenario::Scenario;
 
-/// What came of one history.
+/// The figures of one history.
 #[derive(Clone, Debug, Default)]
 pub struct Figures {
-    /// How many holds there were.
+    /// The number of holds.
     pub grants: u64,
-    /// How many of them were lost.
+    /// The number of holds that were lost.
     pub lost: u64,
-    /// How many times a hold began or was prolonged while another client believed in one.
+    /// The number of times that a hold began or was prolonged while another client believed in one.
     pub two_believers: u64,
-    /// How many grants had no larger token than all before.
+    /// The number of grants whose token was not larger than all before.
     pub token_regressions: u64,
-    /// How many clients got no hold after the faults had ended.
+    /// The number of clients that got no hold after the faults had ended.
     pub starved: u64,
-    /// How many times a client wanted the name for too long, and one more if there were too few holds in all.
+    /// The number of times that a client wanted the name for too long, and one more if there were too few holds in all.
     pub stopped: u64,
     /// The longest that a client wanted the name while that was judged.
     pub longest_wait: Duration,
-    /// How many times a client believed in a hold that a majority denied.
+    /// The number of times that a client believed in a hold that a majority denied.
     pub unnoticed: u64,
-    /// How many times a node stored a larger token for a hold than its holder was told.
+    /// The number of times that a node stored a larger token for a hold than its holder knew.
     pub status_differs: u64,
-    /// How many votes were given to ids that had been ended at their nodes.
+    /// The number of votes for ids that had been ended at their nodes.
     pub revived: u64,
-    /// How many nodes are held at the end, by a hold that nobody released.
+    /// The number of nodes that are held at the end, by a hold that nobody released.
     pub left: u64,
-    /// How many requests were sent.
+    /// The number of requests.
     pub messages: u64,
-    /// How many holds each client had.
+    /// The number of holds of each client.
     pub per_client: Vec<u64>,
     /// The first that went wrong.
     pub violation: Option<Violation>,
@@ -49,14 +49,14 @@ pub struct Violation {
     pub breaks: &'static str,
     /// The true time since the beginning.
     pub at: Duration,
-    /// What happened.
+    /// The description of the event.
     pub what: String,
 }
 
-/// What came of several histories.
+/// The sums of several histories.
 #[derive(Clone, Debug, Default)]
 pub struct Totals {
-    /// How many there were.
+    /// The number of histories.
     pub runs: u64,
     /// The sums of all.
     pub sum: Figures,
@@ -250,7 +250,7 @@ impl Observer {
 }
 
 impl Figures {
-    /// How many times a property was broken.
+    /// The number of times that a property was broken.
     pub fn broken(&self, property: &str) -> u64 {
         match property {
             ONE_BELIEVER => self.two_believers,

@@ -20,7 +20,7 @@ pub(super) struct Hold {
     token: FencingToken,
     /// When it ends, by the client's clock.
     end: Duration,
-    /// How many votes it needs.
+    /// The number of votes that the hold needs.
     needed: usize,
     /// Which nodes denied it in this round of renewals.
     denied: Vec<bool>,
@@ -114,7 +114,7 @@ impl Hold {
         }
     }
 
-    /// Whether too many nodes are known not to be ours.
+    /// Whether so many nodes have said that the vote is not ours that the hold is lost.
     fn is_lost(&self, client: &Client) -> bool {
         let (foreign, nodes) = (self.foreign(), self.votes.list.len());
         match client.scenario.mutant {
@@ -124,7 +124,7 @@ impl Hold {
         }
     }
 
-    /// How many nodes have said that the vote is not ours.
+    /// The number of nodes that have said that the vote is not ours.
     fn foreign(&self) -> usize {
         let votes = self.votes.list.iter().zip(&self.denied);
         let foreign = votes.filter(|(vote, denied)| **denied || vote.is_taken);

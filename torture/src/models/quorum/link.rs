@@ -92,7 +92,7 @@ impl World {
         }
     }
 
-    /// Whether something goes wrong that goes wrong so often.
+    /// Decides by chance whether an event happens whose share of all cases is `share`.
     fn happens(&mut self, share: f64) -> bool {
         share > 0.0 && !self.is_calm() && self.random.random_bool(share)
     }

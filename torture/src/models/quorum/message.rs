@@ -1,4 +1,4 @@
-//! What clients and nodes say to each other.
+//! The messages between clients and nodes.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use lock_core::FencingToken;
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Id(pub(super) u64);
 
-/// What a client asks a node.
+/// A request of a client.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Request {
     Acquire(Acquire),
@@ -27,9 +27,9 @@ pub(super) struct Acquire {
     pub(super) id: Id,
     /// Whom the node names while the vote lasts.
     pub(super) holder: u64,
-    /// How long the vote lasts without renewal.
+    /// The time for which the vote lasts without renewal.
     pub(super) ttl: Duration,
-    /// Whether it waits in the node's queue.
+    /// Whether the request waits in the node's queue.
     pub(super) waits: bool,
     /// The token is this one, or what the node counts if that is larger; else what the node counts, and its clock.
     pub(super) adopts: Option<FencingToken>,
@@ -39,7 +39,7 @@ pub(super) struct Acquire {
     pub(super) by_force: bool,
 }
 
-/// What a node says.
+/// An answer of a node.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Answer {
     Granted(FencingToken),

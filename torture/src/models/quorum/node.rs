@@ -12,16 +12,16 @@ use super::scenario::{Reinstall, Scenario};
 use super::world::Clock;
 use crate::models::server_rules::who_is_next;
 
-/// How long an offer waits.
+/// The time for which an offer waits.
 const GRACE: Duration = Duration::from_millis(100);
-/// How long a queue entry lives without a refresh.
+/// The time for which a queue entry lives without a refresh.
 const ENTRY_TTL: Duration = Duration::from_secs(3);
 
 #[derive(Debug)]
 pub(super) struct Node {
     /// By which it counts TTLs.
     clock: Clock,
-    /// How far the date that it shows is ahead of true time. Others keep it from drifting away, unlike the clock.
+    /// The time by which the node's date is ahead of true time. Others keep it from drifting away, unlike the clock.
     date_ahead: Duration,
     pub(super) is_up: bool,
     /// Until when it gives no fresh vote, by its clock.
@@ -29,7 +29,7 @@ pub(super) struct Node {
     data: Data,
 }
 
-/// What a restart may lose.
+/// The data that a restart may lose.
 #[derive(Debug, Default)]
 struct Data {
     hold: Option<Hold>,
@@ -81,7 +81,7 @@ impl Node {
         self.data.ended.contains(&id)
     }
 
-    /// Whether anybody holds the name, or is offered it.
+    /// Whether the name is held or offered.
     pub(super) fn is_taken(&mut self, now: Duration) -> bool {
         self.expire(self.clock.at(now));
         self.data.hold.is_some()

@@ -1,4 +1,4 @@
-//! What a history is made of.
+//! The parameters of a history.
 
 use std::time::Duration;
 
@@ -7,9 +7,9 @@ use super::mutant::QuorumMutant;
 /// The bounds of a history, and what goes wrong in it.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// How many nodes there are.
+    /// The number of nodes.
     pub nodes: usize,
-    /// How many clients want the name.
+    /// The number of clients that want the name.
     pub clients: usize,
     /// The TTL of every vote, or of the first client's.
     pub ttl: Duration,
@@ -27,23 +27,23 @@ pub struct Scenario {
     pub longest_break: Duration,
     /// Which part of the acquisitions does not wait for a holder.
     pub tries: f64,
-    /// How clients contend.
+    /// The way in which clients contend.
     pub strategy: Strategy,
-    /// How long a client waits for an answer, before the TTL bounds it.
+    /// The time that a client waits for an answer, before the TTL bounds it.
     pub patience: Duration,
     /// For how long a node that forgot gives no fresh vote.
     pub restart_delay: Duration,
-    /// What becomes of the votes that a node forgot.
+    /// The treatment of votes that a node forgot.
     pub reinstall: Reinstall,
-    /// How messages travel.
+    /// The delays and losses of messages.
     pub network: Network,
-    /// What breaks.
+    /// The faults.
     pub faults: Faults,
     /// By how much clocks run fast or slow at most, as a part of their time.
     pub clock_drift: f64,
-    /// How far the nodes' dates differ at most. Tokens count by them.
+    /// The largest difference of the nodes' dates. Tokens count by them.
     pub date_skew: Duration,
-    /// How long a cut lasts at most; `None` for two TTLs.
+    /// The longest time of a cut; `None` for two TTLs.
     pub longest_cut: Option<Duration>,
     /// The node that clients are cut off from, by its place in the order; `None` for any.
     pub cut_off_from: Option<usize>,
@@ -51,15 +51,16 @@ pub struct Scenario {
     pub down: Option<usize>,
     /// The first client's packets to all nodes but the first in its order are dropped until the faults end.
     pub sick_client: bool,
-    /// How long a client may want the name, unless it is the sick one or everybody is; `None` if that is not judged.
+    /// The longest time for which a client may want the name, unless it is the sick one or everybody is; `None` if that
+    /// is not judged.
     pub longest_wait: Option<Duration>,
-    /// How many holds there have to be in all.
+    /// The least number of holds in all.
     pub fewest_grants: u64,
-    /// What is wrong.
+    /// The bug of the protocol, if it has one.
     pub mutant: Option<QuorumMutant>,
 }
 
-/// How messages travel.
+/// The delays and losses of messages.
 #[derive(Clone, Debug)]
 pub struct Network {
     /// The shortest way.
@@ -76,7 +77,7 @@ pub struct Network {
     pub stuck: f64,
 }
 
-/// How often things break, on average; `None` for never.
+/// The average rates of faults; `None` for never.
 #[derive(Clone, Debug)]
 pub struct Faults {
     /// Each client is paused for up to three TTLs.
@@ -95,7 +96,7 @@ pub struct Faults {
     pub forget_every: Option<Duration>,
 }
 
-/// How clients contend.
+/// The way in which clients contend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strategy {
     /// All nodes at once, and the anchor decides. If the name was found taken, the anchor first, with a place in its queue.
@@ -104,7 +105,7 @@ pub enum Strategy {
     AllAtOnce,
 }
 
-/// What becomes of the votes that a node forgot.
+/// The treatment of votes that a node forgot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reinstall {
     /// Their holders restore them at once.

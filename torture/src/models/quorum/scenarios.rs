@@ -238,7 +238,7 @@ impl Scenario {
             clients: 1,
             shortest_hold: seconds(2),
             longest_break: seconds(4),
-            // What is restored adopts the token of the hold.
+            // A restored vote adopts the token of the hold.
             reinstall: Reinstall::Never,
             strategy: Strategy::AllAtOnce,
             network: Network {

@@ -20,12 +20,12 @@ fn aftermath(scenario: &Scenario) -> Duration {
     Duration::from_secs(20) + scenario.ttl
 }
 
-/// What clocks show at the beginning: some date, and not zero.
+/// The first date of all clocks, which is not zero.
 const FIRST: Duration = Duration::from_secs(1_000);
 
 pub(super) struct Simulation {
     world: Shared,
-    /// What each client does. `None` once it has stopped.
+    /// The task of each client. `None` once it has stopped.
     clients: Vec<Option<Task>>,
 }
 

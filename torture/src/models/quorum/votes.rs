@@ -19,13 +19,13 @@ pub(super) struct Votes {
 
 #[derive(Clone, Debug)]
 pub(super) struct Vote {
-    /// What the protocol calls it.
+    /// The protocol's id of the vote.
     pub(super) vote: Option<VoteId>,
     /// A new one for each vote. `None` if the node was not asked.
     pub(super) id: Option<Id>,
-    /// Whether its acquire is unanswered.
+    /// Whether the vote's acquire is unanswered.
     pub(super) is_open: bool,
-    /// Whether the node has said that it waits there.
+    /// Whether the node has said that the vote waits there.
     pub(super) is_queued: bool,
     /// Until when it waits at most, by the client's clock like all times here.
     pub(super) waits_until: Option<Duration>,
@@ -38,11 +38,11 @@ pub(super) struct Vote {
     pub(super) raise: Option<FencingToken>,
     /// The number of the last acquire request. Refusals of earlier ones do not count.
     pub(super) number: u64,
-    /// Whether it waits in the node's queue.
+    /// Whether the vote waits in the node's queue.
     pub(super) waits: bool,
     /// When the node is to be asked again.
     pub(super) ask_again: Option<Duration>,
-    /// Whether the node has said that it is somebody else's.
+    /// Whether the node has said that somebody else holds the name.
     pub(super) is_taken: bool,
     grant: Option<Grant>,
 }
@@ -90,7 +90,7 @@ impl Votes {
         (vote.fails_at, vote.waits_until, vote.ask_again) = (None, None, None);
     }
 
-    /// Whether anything is left of the lease that an answer gives.
+    /// Whether the lease of this answer has not ended.
     pub(super) fn lasts(&self, mail: &Mail, now: Duration) -> bool {
         let counts_all = self.has(QuorumMutant::CountsExpiredVotes);
         counts_all || !core_rules::has_expired(lease_ends(self.mutant, None, mail, self.ttl, now), now)
@@ -121,7 +121,7 @@ impl Votes {
         self.list[node].grant.is_some_and(is_live)
     }
 
-    /// How many votes are live.
+    /// The number of live votes.
     pub(super) fn count_live(&self, now: Duration) -> usize {
         self.live(now).count()
     }

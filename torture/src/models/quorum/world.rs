@@ -16,7 +16,7 @@ use super::message::{Answer, Id, Mail, Request, Sent};
 use super::node::Node;
 use super::scenario::Scenario;
 
-/// How many of the last events a trace shows.
+/// The number of the last events that a trace shows.
 const TRACED: usize = 120;
 
 /// The world, as clients and the simulation share it.
@@ -27,7 +27,7 @@ pub(super) struct World {
     pub(super) scenario: Rc<Scenario>,
     /// True time, that nobody knows.
     pub(super) now: Duration,
-    /// What the protocol counts the times of all clocks from. Only their differences count.
+    /// The origin of the protocol's times, for all clocks. Only their differences count.
     pub(super) epoch: Instant,
     pub(super) random: StdRng,
     pub(super) nodes: Vec<Node>,
@@ -41,7 +41,7 @@ pub(super) struct World {
     trace: Option<VecDeque<String>>,
 }
 
-/// What the world knows of a client.
+/// The state of a client, as the world sees it.
 #[derive(Debug)]
 pub(super) struct Seat {
     pub(super) clock: Clock,
@@ -56,7 +56,7 @@ pub(super) struct Clock {
     pub(super) rate: f64,
 }
 
-/// What happens at a moment.
+/// An event.
 #[derive(Debug)]
 pub(super) enum Event {
     /// A client goes on.

@@ -93,8 +93,8 @@ impl TokenOffsetModel {
         base * room + offset + passed
     }
 
-    /// Whether the token that the server shows, if it shows one, is that of the holder's grant. A client that lost its node before
-    /// its grant may still write the directory; a server that restarted may know too little.
+    /// Whether the token that the server shows, if it shows one, is that of the holder's grant. A client that lost its
+    /// node before its grant may still write the directory; a server that restarted may know too little.
     pub(super) fn shows_the_token(&self, state: &State) -> bool {
         let (Some(node), Some(directory)) = (state.nodes.first(), state.directory) else {
             return true;

@@ -1,4 +1,4 @@
-//! What a client decides by a list of the queue, as `lock-zookeeper/src/protocol/admission.rs`.
+//! The decisions of a client by a list of the queue, as in `lock-zookeeper/src/protocol/admission.rs`.
 
 use lock_core::backend::{Mode, rules};
 
@@ -80,7 +80,7 @@ pub(super) fn decide(
     }
 }
 
-/// How many in front fit together, up to the first that has to wait.
+/// The number of nodes in front that fit together, up to the first that has to wait.
 fn admitted(nodes: &[(usize, u64, Mode)]) -> usize {
     let modes = |count: usize| nodes.iter().take(count).map(|(_, _, mode)| *mode);
     let fits = |index: &usize| rules::fits(modes(*index), nodes[*index].2);

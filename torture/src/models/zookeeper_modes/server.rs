@@ -21,7 +21,7 @@ pub(super) struct Node {
     has_entered: bool,
 }
 
-/// What a list of the directory shows.
+/// The content of a list of the directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Listing {
     pub(super) pzxid: u64,

@@ -20,7 +20,7 @@ use super::{Answers, CLIENTS, Step};
 /// After so many acquisitions a client only watches.
 const LAST_RUN: u8 = Id::PER_CLIENT - 1;
 
-/// How coarse a server's clock may be.
+/// The resolution of a server's clock, at worst.
 const TICK: Duration = Duration::from_millis(2);
 
 /// The subject and the model, side by side, on a name of their own.

@@ -19,7 +19,7 @@ use super::scripts::files::{ACQUIRE, END, RENEW};
 const CLIENTS: usize = 4;
 const GRACE: Duration = Duration::from_secs(1);
 const ENTRY_TTL: Duration = Duration::from_secs(12);
-/// What the scripts know.
+/// The longest TTL of an entry, as the scripts have it.
 const LONGEST_ENTRY_TTL: Duration = Duration::from_secs(15);
 const LAST_RUN: u8 = Id::PER_CLIENT - 1;
 
@@ -81,7 +81,7 @@ async fn a_model_of_another_queue_is_caught() {
     }
 }
 
-/// How many grants there were, or what the two disagree about.
+/// Runs one seed. Returns the number of grants, or the difference of the two.
 async fn examine(scripts: &mut Scripts, mutant: Option<Mutant>, seed: u64) -> Result<u64, String> {
     let _: Value = scripts.ask(redis::cmd("FLUSHALL")).await;
     let mut random = StdRng::seed_from_u64(seed);
@@ -145,7 +145,7 @@ impl Pair {
         let ttl = Duration::from_secs(30);
         let request = match step {
             Step::Move(seconds) => {
-                // What has ended comes back with no clock, whether the server has cleared it away by now or not.
+                // An entry that has ended comes back with no clock, whether the server has removed it by now or not.
                 if !scripts.is_there(QUEUE).await {
                     self.model.queue.clear();
                 }

@@ -19,7 +19,7 @@ pub(crate) mod files;
 const FIRST: f64 = -1e15;
 const ASIDE: f64 = 2e15;
 
-/// What is published when all that was told before has been heard.
+/// The message that is published when all news before it has arrived.
 const END_OF_NEWS: &str = "end of news";
 
 pub(crate) struct Scripts {
@@ -78,7 +78,7 @@ impl Scripts {
         answer.unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// Whether a key has not ended; one that has is cleared away.
+    /// Whether a key is there. A key that has ended is removed.
     pub(crate) async fn is_there(&self, key: &str) -> bool {
         let mut exists = redis::cmd("EXISTS");
         exists.arg(key);

@@ -1,4 +1,4 @@
-//! What is held to the rules, and how its holds end before their time.
+//! The subjects that are compared with the rules, and the ways in which their holds end early.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub(crate) trait Subject {
     /// The clock that tokens follow, in microseconds; 0: none.
     async fn clock(&self) -> u64;
 
-    /// How many tokens after its own a grant reserves, whether it was asked to or not.
+    /// The number of tokens after its own that a grant reserves, whether it was asked to or not.
     fn reserved(&self) -> u64 {
         0
     }
