@@ -21,11 +21,11 @@ impl Capabilities {
             | Guarantee::ClockStep
             | Guarantee::ConnectionLoss
             | Guarantee::NoEviction => return None,
-            Guarantee::Fifo => (self.fifo, "waiters are served in any order", "use Redis or ZooKeeper"),
+            Guarantee::Fifo => (self.fifo, "waiters are served in any order", "use Redis, ZooKeeper or PostgreSQL"),
             Guarantee::DurableTokens => (
                 self.durable_tokens,
                 "tokens start again if the server loses its data",
-                "use Redis or MySQL, or set a token floor after a loss of data",
+                "use Redis, MySQL or PostgreSQL, or set a token floor after a loss of data",
             ),
             Guarantee::Shared => (self.shared, "there are no shared holds", "use an exclusive lock"),
             Guarantee::Upgradable => (
@@ -36,7 +36,7 @@ impl Capabilities {
             Guarantee::Downgrade => (
                 self.downgrade,
                 "a writer cannot become a reader",
-                "release it and acquire the read side, or use Redis, ZooKeeper or MySQL with ?strategy=lease",
+                "release it and acquire the read side, or use Redis, ZooKeeper, PostgreSQL, or MySQL with ?strategy=lease",
             ),
             Guarantee::Permits(most) => return Some(permits(most, self.permits)),
             Guarantee::FixedLease => (
@@ -47,12 +47,12 @@ impl Capabilities {
             Guarantee::Extend => (
                 self.extend,
                 "a hold cannot be extended",
-                "choose a longer TTL, or use Redis or MySQL",
+                "choose a longer TTL, or use Redis, MySQL or PostgreSQL",
             ),
             Guarantee::MinimumHold => (
                 self.minimum_hold,
                 "there is no minimum hold",
-                "leave out `hold_at_least`, or use Redis, ZooKeeper or MySQL with ?strategy=lease",
+                "leave out `hold_at_least`, or use Redis, ZooKeeper, PostgreSQL, or MySQL with ?strategy=lease",
             ),
             Guarantee::Ttl(ttl) => return Some(within(ttl, self)),
         };
@@ -68,7 +68,7 @@ fn permits(required: u32, most: u32) -> Verdict {
         _ if required <= most => Verdict::Yes,
         0 | 1 => Verdict::no(
             "there are no semaphores",
-            "use Redis, ZooKeeper or MySQL with ?strategy=lease",
+            "use Redis, ZooKeeper, PostgreSQL, or MySQL with ?strategy=lease",
         ),
         most => Verdict::no(
             format!("a semaphore has at most {most} permits"),
