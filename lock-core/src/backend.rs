@@ -29,6 +29,7 @@ pub use self::sent_at::SentAt;
 pub use self::status::{HolderStatus, LockStatus, WaiterStatus, since_of_token};
 pub use crate::duration::parse_duration;
 pub use crate::lost::LostCause;
+pub use crate::retry::until_answered;
 pub use crate::runtime::UNDRIVEN_AFTER;
 
 use crate::error::{Error, ErrorKind, Result};

@@ -115,6 +115,7 @@ mod options;
 mod own_hold;
 mod queue;
 mod reentry;
+mod retry;
 mod run;
 mod runtime;
 mod rw_lock;

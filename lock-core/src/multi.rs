@@ -6,11 +6,11 @@ use futures_util::future::join_all;
 
 use self::guard::MultiGuard;
 use self::plan::{Plan, Tried, held_after};
-use crate::background::call::pauses;
 use crate::error::{Error, ErrorKind, Result};
 use crate::guard::Guard;
 use crate::lock::Lock;
 use crate::options::wait::{Rest, WaitLimit};
+use crate::retry::pauses;
 use crate::sync::time::{Instant, sleep};
 use crate::time::{until, within};
 

@@ -2,13 +2,12 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
-use lock_core::backend::{Attempt, ReleaseOptions};
+use lock_core::backend::{Attempt, ReleaseOptions, until_answered};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::Instant;
 
 use crate::client::Client;
 use crate::votes::{Call, Vote, Votes};
@@ -32,11 +31,8 @@ struct Ending {
     release: Option<ReleaseOptions>,
 }
 
-const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-
-/// Ends a vote in the background: waits for its acquire, then abandons it until its node answers, or until whatever it left
-/// has expired.
+/// Ends a vote in the background: waits for its acquire, then abandons it until its node answers, or until everything that it
+/// left has expired.
 pub(crate) fn give_back(client: &Arc<Client>, votes: &Arc<Votes>, vote: &Arc<Vote>, call: Option<Call>) {
     end_in_background(client, votes, vote, call, None);
 }
@@ -125,26 +121,6 @@ impl Drop for Driven {
 }
 
 impl Ending {
-    /// Ends the vote, unless it expires before.
-    async fn run(&mut self, client: &Client) {
-        if !self.arrived(client).await {
-            return;
-        }
-        let last_try = Instant::now().checked_add(2 * self.vote.request.ttl());
-        let expired = async {
-            match last_try {
-                Some(last_try) => sleep_until(last_try).await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            biased;
-            () = self.end(client) => {}
-            () = expired => tracing::debug!(target: "polylock", lock = self.vote.request.name().as_str(),
-                node = self.vote.node + 1, "a vote was not undone; it ends by itself"),
-        }
-    }
-
     /// Awaits its acquire, which was given up and so ends soon. Dropped half-way, it might still take effect, after the vote was
     /// ended. Returns whether the node may have anything of it.
     async fn arrived(&mut self, client: &Client) -> bool {
@@ -158,28 +134,28 @@ impl Ending {
         }
     }
 
-    async fn end(&mut self, client: &Client) {
+    /// Ends the vote, trying for as long as it might live.
+    async fn run(&mut self, client: &Client) {
+        if !self.arrived(client).await {
+            return;
+        }
         let (vote, node) = (&self.vote, &client.nodes[self.vote.node]);
-        let mut pause = SHORTEST_PAUSE;
-        loop {
+        let last_try = Instant::now().checked_add(2 * vote.request.ttl());
+        let end = || async {
             let ending = async {
                 match (self.release, vote.hold()) {
                     (Some(how), Some(hold)) => hold.release(how).await.map(drop),
                     _ => node.backend.abandon(&vote.request).await,
                 }
             };
-            match client.watch(vote, Instant::now(), ending).await {
-                Ok(()) => return node.has_answered(),
-                Err(error) if !error.is_retryable() => {
-                    let lock = vote.request.name().as_str();
-                    tracing::warn!(target: "polylock", lock, node = vote.node + 1, %error,
-                        "a vote was not undone; it ends by itself");
-                    return;
-                }
-                Err(_) => {}
+            client.watch(vote, Instant::now(), ending).await
+        };
+        match until_answered(end, |_| last_try.is_none_or(|last_try| Instant::now() < last_try)).await {
+            Ok(()) => node.has_answered(),
+            Err(error) => {
+                tracing::warn!(target: "polylock", lock = vote.request.name().as_str(), node = vote.node + 1, %error,
+                "a vote was not undone; it ends by itself")
             }
-            sleep(pause).await;
-            pause = (2 * pause).min(LONGEST_PAUSE);
         }
     }
 }

@@ -21,7 +21,11 @@ impl Capabilities {
             | Guarantee::ClockStep
             | Guarantee::ConnectionLoss
             | Guarantee::NoEviction => return None,
-            Guarantee::Fifo => (self.fifo, "waiters are served in any order", "use Redis, ZooKeeper or PostgreSQL"),
+            Guarantee::Fifo => (
+                self.fifo,
+                "waiters are served in any order",
+                "use Redis, ZooKeeper or PostgreSQL",
+            ),
             Guarantee::DurableTokens => (
                 self.durable_tokens,
                 "tokens start again if the server loses its data",

@@ -2,9 +2,7 @@
 
 use std::panic::AssertUnwindSafe;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
-use backon::{BackoffBuilder, ExponentialBuilder};
 use futures_util::future::{BoxFuture, FutureExt};
 
 use crate::error::{Error, ErrorKind, Result};
@@ -76,22 +74,4 @@ pub(crate) async fn shielded<T>(call: impl Future<Output = Result<T>>) -> Result
 
 pub(crate) fn panicked() -> Error {
     Error::new(ErrorKind::Unexpected, "the backend panicked").retryable(true)
-}
-
-/// The longest pause before a failed release or undo is repeated.
-pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-
-/// The pauses before the repetitions of a failed call: from 25 ms to about `longest`, doubling. Jitter adds up to as
-/// much again.
-pub(crate) fn pauses(longest: Duration) -> impl Iterator<Item = Duration> + Send + use<> {
-    let pauses = ExponentialBuilder::default()
-        .with_min_delay(Duration::from_millis(25))
-        .with_max_delay(longest)
-        .without_max_times();
-    // A schedule of shuttle's has to go the same way each time.
-    #[cfg(not(shuttle))]
-    let pauses = pauses.with_jitter();
-    // Most calls need none.
-    let mut built = None;
-    std::iter::from_fn(move || built.get_or_insert_with(|| pauses.build()).next())
 }

@@ -5,13 +5,15 @@ use std::fmt;
 use futures_util::future::BoxFuture;
 use tracing::Instrument;
 
-use super::call::{BackendCall, LONGEST_PAUSE, pauses, shielded};
+use super::call::{BackendCall, shielded};
 use super::job::Job;
 use super::undos::Undos;
 use crate::backend::{AcquireRequest, Attempt, DistributedLock};
+use crate::error::Error;
 use crate::observe::{self, BackendRequest};
 use crate::queue::{Turn, Waiter};
-use crate::sync::time::{Instant, sleep};
+use crate::retry::until_answered;
+use crate::sync::time::Instant;
 use crate::sync::{Arc, Mutex};
 use crate::time::until;
 
@@ -61,22 +63,19 @@ impl<W: Waiter> UndoJob<W> {
                 observe::undo_dropped(self.request.name(), undos.is_first_drop());
                 return;
             }
-            let mut pauses = pauses(LONGEST_PAUSE);
-            loop {
-                let abandoning = async {
+            let abandon = || {
+                undos.take_turns(async {
                     observe::requested(BackendRequest::Abandon);
                     // The call itself may panic, before there is a future.
                     shielded(async { self.backend.abandon(&self.request).await }).await
-                };
-                let Err(error) = undos.take_turns(abandoning).await else {
-                    return;
-                };
+                })
+            };
+            let may_repeat = |_: &Error| {
                 pass_turn_on();
-                if !error.is_retryable() || last_try.is_some_and(|last_try| Instant::now() >= last_try) {
-                    observe::not_undone(self.request.name(), &error);
-                    return;
-                }
-                sleep(pauses.next().unwrap_or(LONGEST_PAUSE)).await;
+                last_try.is_none_or(|last_try| Instant::now() < last_try)
+            };
+            if let Err(error) = until_answered(abandon, may_repeat).await {
+                observe::not_undone(self.request.name(), &error);
             }
         };
         let passing_on = async {

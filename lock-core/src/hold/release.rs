@@ -13,7 +13,7 @@ use super::pass::pass_on;
 use super::renewal::RenewedBy;
 use super::{ActiveHold, GivenBack, Share, Successor};
 use crate::backend::{ReleaseOptions, ReleaseOutcome};
-use crate::background::call::{BackendCall, LONGEST_PAUSE, pauses, shielded};
+use crate::background::call::{BackendCall, shielded};
 use crate::background::job::Job;
 use crate::background::keeper::Keeper;
 use crate::background::schedule::{Checked, ScheduleSlot, ScheduledHold};
@@ -23,7 +23,8 @@ use crate::mutant::{Mutant, is_active};
 use crate::observe::{self, BackendRequest};
 use crate::own_hold::OwnHold;
 use crate::queue::Turn;
-use crate::sync::time::{Instant, sleep};
+use crate::retry::until_answered;
+use crate::sync::time::Instant;
 use crate::sync::{Arc, Mutex, Ordering};
 use crate::time::{until, within};
 
@@ -242,38 +243,43 @@ fn released<W: Successor>(active: &ActiveHold<W>) {
 }
 
 async fn keep_trying<W: Successor>(active: Arc<ActiveHold<W>>) -> Result<()> {
-    let mut pauses = pauses(LONGEST_PAUSE);
-    loop {
-        let Some(earlier_unanswered) = begin_sending(&active) else {
-            released(&active);
-            return Ok(());
-        };
-        let error = match release_once(&active).await {
-            Ok(ReleaseOutcome::Released) => {
-                released(&active);
-                return Ok(());
-            }
-            // The earlier try did it, its answer got lost.
-            Ok(ReleaseOutcome::AlreadyLost) if earlier_unanswered && Instant::now() < active.end() => {
-                released(&active);
-                return Ok(());
-            }
-            Ok(ReleaseOutcome::AlreadyLost) => {
-                return Err(lost(&active));
-            }
-            Err(error) => error,
-        };
-        if error.is_not_executed() && !earlier_unanswered {
-            active.release_sent.store(false, Ordering::SeqCst);
-        }
+    let may_repeat = |error: &Error| {
         let last_try = active.end().checked_add(active.lock.options.ttl);
-        if !error.is_retryable() || last_try.is_some_and(|last_try| Instant::now() >= last_try) {
-            active.lease.finish_release();
-            return Err(error.about(&active.lock.name));
+        let may_repeat = last_try.is_none_or(|last_try| Instant::now() < last_try);
+        if may_repeat {
+            active.pass_turn_on();
+            observe::release_unanswered(&active.lock.name, error);
         }
-        active.pass_turn_on();
-        observe::release_unanswered(&active.lock.name, &error);
-        sleep(pauses.next().unwrap_or(LONGEST_PAUSE)).await;
+        may_repeat
+    };
+    match until_answered(|| try_to_release(&active), may_repeat).await {
+        Ok(true) => {
+            released(&active);
+            Ok(())
+        }
+        Ok(false) => Err(lost(&active)),
+        Err(error) => {
+            active.lease.finish_release();
+            Err(error.about(&active.lock.name))
+        }
+    }
+}
+
+/// Sends a release, unless another runner has passed the hold on. Returns false if the hold had ended before.
+async fn try_to_release<W: Successor>(active: &ActiveHold<W>) -> Result<bool> {
+    let Some(earlier_unanswered) = begin_sending(active) else {
+        return Ok(true);
+    };
+    match release_once(active).await {
+        Ok(ReleaseOutcome::Released) => Ok(true),
+        // The earlier try did it, its answer got lost.
+        Ok(ReleaseOutcome::AlreadyLost) => Ok(earlier_unanswered && Instant::now() < active.end()),
+        Err(error) => {
+            if error.is_not_executed() && !earlier_unanswered {
+                active.release_sent.store(false, Ordering::SeqCst);
+            }
+            Err(error)
+        }
     }
 }
 
