@@ -19,7 +19,7 @@ use crate::votes::{Vote, Votes};
 
 #[derive(Debug)]
 pub(crate) struct Client {
-    pub(crate) nodes: Vec<Node>,
+    pub(crate) nodes: Arc<[Node]>,
     /// Where the nodes are, if that is known of all of them.
     addresses: Option<Vec<String>>,
     patience: Duration,
@@ -54,6 +54,7 @@ impl Client {
         patience: Duration,
         restart_delay: Option<Duration>,
     ) -> Self {
+        let nodes: Arc<[Node]> = nodes.into();
         let addresses: Option<Vec<String>> = nodes.iter().map(|node| node.backend.address()).collect();
         Self {
             members: Members::new(&nodes, addresses.as_deref(), restart_delay),

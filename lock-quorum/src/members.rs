@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -16,7 +16,6 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-use crate::client::Client;
 use crate::mark::{self, Mark};
 use crate::node::Node;
 
@@ -29,6 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The marks of this process, and what those of others mean for it.
 pub(crate) struct Members {
+    nodes: Arc<[Node]>,
     own: Mark,
     /// By node. Empty if they are not known.
     addresses: Vec<u32>,
@@ -66,7 +66,7 @@ struct Marked {
 }
 
 impl Members {
-    pub(crate) fn new(nodes: &[Node], addresses: Option<&[String]>, restart_delay: Option<Duration>) -> Arc<Self> {
+    pub(crate) fn new(nodes: &Arc<[Node]>, addresses: Option<&[String]>, restart_delay: Option<Duration>) -> Arc<Self> {
         let addresses: Vec<u32> = addresses
             .unwrap_or_default()
             .iter()
@@ -76,6 +76,7 @@ impl Members {
         let longest = capabilities().map(|node| node.longest_ttl).min().unwrap_or(TTL);
         let shortest = capabilities().map(|node| node.shortest_ttl).max().unwrap_or(TTL);
         Arc::new(Self {
+            nodes: nodes.clone(),
             own: Mark::new(nodes.len(), restart_delay, &addresses),
             addresses,
             ttl: TTL.min(longest).max(shortest),
@@ -188,13 +189,12 @@ fn name(number: usize) -> Result<LockName> {
 ///
 /// # Errors
 /// [`ErrorKind::Misconfigured`] if a process whose list or delay does not go together with this one's uses the nodes.
-pub(crate) async fn join(client: &Arc<Client>, nodes: &[usize]) -> Result<()> {
-    let members = &client.members;
-    look(client, nodes).await;
+pub(crate) async fn join(members: &Arc<Members>, nodes: &[usize]) -> Result<()> {
+    look(members, nodes).await;
     if members.state.lock().refused.is_none() {
         members.state.lock().is_wanted = true;
-        leave_marks(client, nodes).await;
-        look(client, nodes).await;
+        leave_marks(members, nodes).await;
+        look(members, nodes).await;
     }
     let (refused, is_kept) = {
         let state = members.state.lock();
@@ -210,23 +210,23 @@ pub(crate) async fn join(client: &Arc<Client>, nodes: &[usize]) -> Result<()> {
     let is_kept = std::mem::replace(&mut members.state.lock().is_kept, true);
     if !is_kept {
         let ended = members.ended.subscribe();
-        tokio::spawn(keep(Arc::downgrade(client), members.clone(), ended));
+        tokio::spawn(keep(members.clone(), ended));
     }
     Ok(())
 }
 
 /// At those that have none. No acquire is dropped half-way: what comes late is kept then.
-async fn leave_marks(client: &Arc<Client>, nodes: &[usize]) {
+async fn leave_marks(members: &Arc<Members>, nodes: &[usize]) {
     let mut taking = Vec::new();
     for node in nodes.iter().copied() {
-        let members = client.members.clone();
+        let members = members.clone();
         {
             let mut state = members.state.lock();
             if state.marks.iter().any(|mark| mark.node == node) || !state.asked.insert(node) {
                 continue;
             }
         }
-        let backend = client.nodes[node].backend.clone();
+        let backend = members.nodes[node].backend.clone();
         taking.push(tokio::spawn(async move {
             // Tried again at the next renewal.
             let _ = members.take(node, &*backend).await;
@@ -238,8 +238,7 @@ async fn leave_marks(client: &Arc<Client>, nodes: &[usize]) {
 
 /// Looks at the marks of others, and notes what they mean. Until every node has answered, the keeper looks again, and what was found
 /// before still counts.
-async fn look(client: &Client, nodes: &[usize]) {
-    let members = &client.members;
+async fn look(members: &Members, nodes: &[usize]) {
     members.state.lock().must_look = false;
     let looks = nodes
         .iter()
@@ -247,7 +246,7 @@ async fn look(client: &Client, nodes: &[usize]) {
     let looks = looks.map(|(node, number)| async move {
         let status = async {
             let name = name(number)?;
-            let status = client.nodes[node].backend.status(&name);
+            let status = members.nodes[node].backend.status(&name);
             timeout(PATIENCE, status).await.unwrap_or_else(|_| Err(unanswered()))
         };
         (node, status.await)
@@ -268,7 +267,7 @@ async fn look(client: &Client, nodes: &[usize]) {
         .iter()
         .map(|(mark, seen_at)| members.own.beside(mark, &members.addresses, seen_at, &answered));
     let judged: Result<Vec<Option<Duration>>> = judged.collect();
-    let is_whole = answered.len() == client.nodes.len();
+    let is_whole = answered.len() == members.nodes.len();
     let mut state = members.state.lock();
     state.must_look |= !is_whole;
     match judged {
@@ -289,7 +288,7 @@ fn unanswered() -> Error {
 }
 
 /// Renews the marks until nobody wants them any more.
-async fn keep(client: Weak<Client>, members: Arc<Members>, mut ended: watch::Receiver<u64>) {
+async fn keep(members: Arc<Members>, mut ended: watch::Receiver<u64>) {
     let _kept = Kept(members.clone(), *ended.borrow());
     loop {
         tokio::select! {
@@ -297,10 +296,7 @@ async fn keep(client: Weak<Client>, members: Arc<Members>, mut ended: watch::Rec
             _ = ended.changed() => break,
             () = sleep(members.ttl / 3) => {}
         }
-        match client.upgrade() {
-            Some(client) => renew(&client).await,
-            None => break,
-        }
+        renew(&members).await;
     }
     // Unless the process has begun anew meanwhile.
     if !members.state.lock().is_wanted {
@@ -320,11 +316,10 @@ impl Drop for Kept {
     }
 }
 
-async fn renew(client: &Arc<Client>) {
-    let members = &client.members;
+async fn renew(members: &Arc<Members>) {
     let marks = members.state.lock().marks.clone();
     let renewed = join_all(marks.iter().map(|mark| async {
-        let is_of_session = client.nodes[mark.node].capabilities.session_renewal;
+        let is_of_session = members.nodes[mark.node].capabilities.session_renewal;
         (mark.node, members.renew(mark, is_of_session).await)
     }));
     let lost: BTreeSet<usize> = renewed
@@ -335,14 +330,14 @@ async fn renew(client: &Arc<Client>) {
         .collect();
     members.state.lock().marks.retain(|mark| !lost.contains(&mark.node));
 
-    let nodes: Vec<usize> = (0..client.nodes.len()).collect();
-    leave_marks(client, &nodes).await;
+    let nodes: Vec<usize> = (0..members.nodes.len()).collect();
+    leave_marks(members, &nodes).await;
     let (must_look, was_refused, is_limited) = {
         let state = members.state.lock();
         (state.must_look, state.refused.is_some(), state.longest_ttl.is_some())
     };
     if must_look || was_refused || is_limited {
-        look(client, &nodes).await;
+        look(members, &nodes).await;
         let refused = members.state.lock().refused.clone();
         if let Some(error) = refused.filter(|_| !was_refused) {
             tracing::error!(target: "polylock", %error, "a process with another quorum uses the same nodes: no lock is acquired");

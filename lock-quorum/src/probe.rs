@@ -59,7 +59,7 @@ pub(crate) async fn connect(client: &Arc<Client>) -> Result<()> {
     }
     connected.sort_unstable();
     check_different(client, &connected).await?;
-    members::join(client, &connected).await
+    members::join(&client.members, &connected).await
 }
 
 /// Which two nodes are the same server, if any are found to be: the names of both.
