@@ -7,7 +7,7 @@ use lock_core::{Error, ErrorKind, FencingToken, Result};
 
 use crate::client::Client;
 use crate::hold::QuorumHold;
-use crate::votes::Votes;
+use crate::votes::{GIVEN_UP, Votes};
 use crate::{clean_up, drive, renew};
 
 /// Asks until the name is granted, or it is known that it is not.
@@ -15,7 +15,7 @@ pub(crate) async fn acquire(client: &Arc<Client>, request: &AcquireRequest) -> R
     check_mode(request.mode())?;
     clean_up::go_on(client);
     if request.is_given_up() && client.known_votes_of(request).is_none() {
-        return Err(Error::new(ErrorKind::Unavailable, drive::GIVEN_UP).not_executed());
+        return Err(Error::new(ErrorKind::Unavailable, GIVEN_UP).not_executed());
     }
     let acquiring = client.begin_acquire(request);
     let votes = &acquiring.votes;

@@ -22,13 +22,10 @@ use crate::protocol::{
     Acquire, Ask, Changed, Command, Event, Failure, News, Order, Outcome, Seen, Situation, Sound, Step, VoteId, Wanted,
 };
 use crate::terms::HoldTerms;
-use crate::votes::{Call, Vote, Votes};
+use crate::votes::{Call, GIVEN_UP, Vote, Votes};
 use crate::{clean_up, follow, label, late};
 
 mod asked;
-
-/// Why a request failed that was given up before anybody else was known to have the name.
-pub(crate) const GIVEN_UP: &str = "given up before a majority of the nodes had answered";
 
 /// Asks until the name is granted, or it is known that it is not.
 pub(crate) async fn drive(client: &Arc<Client>, votes: &Arc<Votes>, request: &AcquireRequest) -> Result<Attempt> {
@@ -39,7 +36,10 @@ pub(crate) async fn drive(client: &Arc<Client>, votes: &Arc<Votes>, request: &Ac
         let waiting = driver.waiting();
         let mut noted: FuturesUnordered<_> = waiting.iter().map(AcquireRequest::changed).collect();
         if votes.has_ended() {
-            return Err(Error::new(ErrorKind::Unexpected, "this request was abandoned"));
+            match request.is_given_up() {
+                true => driver.protocol.abandon(),
+                false => return Err(votes.abandoned()),
+            }
         }
         let (step, is_given_up) = driver.step();
         match (driver.carry_out_commands(), step) {

@@ -15,6 +15,9 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+/// Why a request failed that was given up before anybody else was known to have the name.
+pub(crate) const GIVEN_UP: &str = "given up before a majority of the nodes had answered";
+
 /// All votes of one request of the quorum.
 pub(crate) struct Votes {
     /// The quorum's request.
@@ -115,7 +118,7 @@ impl Votes {
     pub(crate) fn grant(&self, token: FencingToken, votes: &[Arc<Vote>], needed: usize) -> Result<Armed> {
         let mut state = self.state.lock();
         if state.phase != Phase::Acquiring {
-            return Err(Error::new(ErrorKind::Unexpected, "this request was abandoned"));
+            return Err(self.abandoned());
         }
         let leases: Vec<Lease> = votes.iter().map(|vote| vote.lease().clone()).collect();
         let armed = self.request.lease().arm_by(&leases, needed)?;
@@ -124,6 +127,14 @@ impl Votes {
             state.of_hold[vote.node] = Some(vote.clone());
         }
         Ok(armed)
+    }
+
+    /// The error of an acquire whose request was abandoned meanwhile. Core does that only once the request was given up.
+    pub(crate) fn abandoned(&self) -> Error {
+        match self.request.is_given_up() {
+            true => Error::new(ErrorKind::Unavailable, GIVEN_UP),
+            false => Error::new(ErrorKind::Unexpected, "this request was abandoned"),
+        }
     }
 
     /// Adds a vote to the hold. False if the hold has ended, or has one of that node.

@@ -22,6 +22,7 @@ pub struct Acquire<D> {
     /// The number of attempts that ended because a majority was silent, and what the last of them had heard.
     silences: u32,
     silent: Option<Failure>,
+    is_abandoned: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -47,12 +48,18 @@ impl<D: Decisions> Acquire<D> {
             collisions: 0,
             silences: 0,
             silent: None,
+            is_abandoned: false,
         }
     }
 
     /// Takes an event. The next step looks at it.
     pub fn handle(&mut self, event: Event) {
         self.events.push(event);
+    }
+
+    /// The request was given up and then abandoned: the next step waits for no answer.
+    pub fn abandon(&mut self) {
+        self.is_abandoned = true;
     }
 
     /// The next order for the driver after a step.
@@ -63,6 +70,10 @@ impl<D: Decisions> Acquire<D> {
     /// Looks at the events and the clock, and decides. Call it once in the beginning, and whenever what it said to wait for is
     /// there, until it is done.
     pub fn step(&mut self, situation: &mut Situation<'_>) -> Step {
+        // Before the events: if a node fails in the same wake, the name was taken until the time ended.
+        if matches!(self.phase, Phase::Asking) && self.is_over(situation) {
+            self.give_up(situation, true);
+        }
         for event in std::mem::take(&mut self.events) {
             self.round.take(event, situation);
         }
@@ -79,7 +90,6 @@ impl<D: Decisions> Acquire<D> {
                 }
                 Phase::Pausing(until) if now >= until || self.is_over(situation) => self.phase = Phase::New,
                 Phase::Pausing(until) => return self.wait(until),
-                Phase::Asking if self.is_over(situation) => self.give_up(situation, true),
                 Phase::Asking => match self.round.decide(situation) {
                     Decision::AskedMore => {}
                     Decision::Wait(until) => {
@@ -100,7 +110,9 @@ impl<D: Decisions> Acquire<D> {
                         self.pause(situation);
                     }
                 },
-                Phase::Ending { until, .. } if now < until && self.round.is_open() => return Step::Wait(until),
+                Phase::Ending { until, .. } if now < until && self.round.is_open() && !self.is_abandoned => {
+                    return Step::Wait(until);
+                }
                 Phase::Ending { is_given_up, .. } => return Step::Done(self.ended(situation, is_given_up)),
             }
         }

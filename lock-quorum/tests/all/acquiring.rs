@@ -3,7 +3,9 @@
 use std::pin::pin;
 use std::time::Duration;
 
+use conformance_tests::Link;
 use futures_util::FutureExt;
+use futures_util::future::join;
 use lock_core::ErrorKind;
 use lock_core::backend::request::{RequestOptions, Terms};
 use lock_core::backend::{Attempt, DistributedLock};
@@ -80,7 +82,7 @@ async fn a_silent_majority_ends_a_try_with_its_time_limit() {
     let error = client.locks.lock("a").try_acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     assert!(started.elapsed() <= Duration::from_secs(6), "{:?}", started.elapsed());
-    client.links.iter().for_each(conformance_tests::Link::heal);
+    client.links.iter().for_each(Link::heal);
     servers.until_free("a").await;
 }
 
@@ -159,6 +161,31 @@ async fn a_dropped_acquire_leaves_nothing() {
             servers.until_free("a").await;
         }
     }
+}
+
+/// Its node does not answer any more. The abandon comes before the acquire stops to wait for that.
+#[tokio::test(start_paused = true)]
+async fn an_abandon_right_after_the_end_of_the_time_does_not_hide_that_the_name_is_taken() {
+    let servers = Servers::new(3);
+    let client = servers.client();
+    for server in &servers.servers {
+        server.hold_elsewhere("a", TTL).unwrap();
+    }
+    let options = RequestOptions::new(LockName::new("a").unwrap(), Terms::new(TTL));
+    let (request, control) = options.start();
+    let giving_up = async {
+        while request.last_busy().is_none() {
+            request.changed().await;
+        }
+        client.links.iter().for_each(Link::stall);
+        control.give_up();
+        tokio::task::yield_now().await;
+        client.links.iter().for_each(Link::heal);
+        client.backend.abandon(&request).await
+    };
+    let (attempt, abandoned) = join(client.backend.acquire(&request), giving_up).await;
+    assert!(matches!(attempt, Ok(Attempt::Busy(_))), "{attempt:?}");
+    abandoned.expect("a majority has answered");
 }
 
 #[tokio::test(start_paused = true)]

@@ -6,6 +6,8 @@ use lock_core::{Error, ErrorKind, FencingToken, LockName};
 use super::*;
 use crate::protocol::{Ask, Changed, Known, News, Order, Seen, Sound, VoteId};
 
+mod outages;
+
 const TTL: Duration = Duration::from_secs(6);
 const PATIENCE: Duration = Duration::from_millis(500);
 
@@ -37,6 +39,15 @@ impl Client {
             is_given_up: false,
             votes: [None; 3],
         }
+    }
+
+    /// One that waits in the queue of the first node.
+    fn waiting() -> Self {
+        let mut client = Self::new(true);
+        client.step();
+        client.hears(0, News::Queued(busy("somebody")));
+        client.step();
+        client
     }
 
     /// Decides, and returns what is to be sent.
@@ -92,6 +103,10 @@ fn unavailable() -> News {
         error: Error::new(ErrorKind::Unavailable, "no connection"),
         is_gone: true,
     }
+}
+
+fn unreachable() -> News {
+    News::Unreachable(Error::new(ErrorKind::Unavailable, "no connection"))
 }
 
 /// The nodes that are asked for a vote, and how.
@@ -249,67 +264,8 @@ fn an_expired_vote_gives_neither_belief_nor_token() {
 }
 
 #[test]
-fn without_a_majority_the_error_names_the_nodes() {
-    let mut client = Client::new(true);
-    client.step();
-    client.hears(0, unavailable());
-    client.hears(2, unavailable());
-    let (commands, _) = client.step();
-    assert!(
-        matches!(commands[..], [Command::Vote(_, Order::GiveUp)]),
-        "{commands:?}"
-    );
-    client.hears(1, unavailable());
-    let (_, step) = client.step();
-    let Step::Done(Outcome::Failed(failure)) = step else {
-        panic!("{step:?}")
-    };
-    let nodes: Vec<usize> = failure.nodes.iter().map(|(node, _)| *node).collect();
-    assert_eq!((failure.is_given_up, nodes), (false, vec![0, 1, 2]));
-}
-
-#[test]
-fn a_silent_anchor_costs_the_patience_and_another_one_decides() {
-    let mut client = Client::new(false);
-    client.step();
-    client.hears(1, News::Busy(busy("somebody")));
-    client.hears(2, News::Busy(busy("somebody")));
-    let (_, step) = client.step();
-    assert!(
-        matches!(step, Step::Wait(until) if until <= client.now + PATIENCE),
-        "{step:?}"
-    );
-    client.passes(PATIENCE);
-    assert!(matches!(client.step().1, Step::Done(Outcome::Busy(_))));
-    assert!(client.known.is_suspected(0, client.now));
-}
-
-/// Others may have use for the vote.
-#[test]
-fn votes_are_given_back_when_a_majority_is_silent() {
-    let mut client = Client::new(true);
-    client.step();
-    client.is_granted(1, 7);
-    client.step();
-    client.passes(PATIENCE);
-    let (commands, step) = client.step();
-    assert_eq!(given_back(&commands).len(), 3);
-    client.left = [Duration::ZERO; 3];
-    let Step::Wait(until) = step else { panic!("{step:?}") };
-    client.now = until;
-    assert_eq!(
-        asked(&client.step().0),
-        [(0, Ask::Once), (2, Ask::Once)],
-        "first those that were silent"
-    );
-}
-
-#[test]
 fn who_gives_up_while_the_name_is_taken_hears_that() {
-    let mut client = Client::new(true);
-    client.step();
-    client.hears(0, News::Queued(busy("somebody")));
-    client.step();
+    let mut client = Client::waiting();
     client.is_given_up = true;
     let (commands, step) = client.step();
     assert!(
@@ -327,10 +283,7 @@ fn who_gives_up_while_the_name_is_taken_hears_that() {
 
 #[test]
 fn a_waiter_passes_an_anchor_by_whose_holder_has_no_majority() {
-    let mut client = Client::new(true);
-    client.step();
-    client.hears(0, News::Queued(busy("somebody")));
-    client.step();
+    let mut client = Client::waiting();
     for _ in 0..2 {
         client.passes(PATIENCE);
         let (commands, _) = client.step();
