@@ -4,6 +4,7 @@
 //! each other, so this crate has what several of them need:
 //!
 //! - [`backoff`]: pauses between tries;
+//! - [`checks`]: what follows from server settings that can lose locks;
 //! - [`claims`]: acquires that were never answered, which the server may execute after their end;
 //! - [`clean_up`]: when what nobody needs any more is deleted;
 //! - [`pacing`]: when a waiter asks its server again;
@@ -19,6 +20,7 @@
 #![deny(missing_docs)]
 
 pub mod backoff;
+pub mod checks;
 pub mod claims;
 pub mod clean_up;
 pub mod fence;

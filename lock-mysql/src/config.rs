@@ -8,9 +8,8 @@ use lock_tls::Tls;
 use sqlx::ConnectOptions;
 use sqlx::mysql::{MySqlConnectOptions, MySqlPool, MySqlSslMode};
 
-pub use self::checks::Checks;
+pub use lock_kit::checks::Checks;
 
-mod checks;
 mod credentials;
 mod limits;
 mod read;
@@ -296,7 +295,9 @@ impl MySqlConfig {
         self
     }
 
-    /// Sets what to do about server settings by which a crash loses leases. Defaults to [`Checks::Warn`].
+    /// Sets what to do about server settings by which a crash loses leases: `innodb_flush_log_at_trx_commit` other than 1, and
+    /// with a binary log `sync_binlog` other than 1. Row locks are not checked, since each of them ends in a crash anyway. Defaults
+    /// to [`Checks::Warn`].
     #[must_use]
     pub fn with_checks(mut self, checks: Checks) -> Self {
         self.checks = checks;

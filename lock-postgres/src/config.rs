@@ -9,8 +9,9 @@ use lock_core::{CredentialSource, Result};
 use lock_kit::url::{misconfigured, two_passwords};
 use lock_tls::Tls;
 
-pub use self::choices::{Checks, Pooler, Strategy};
+pub use self::choices::{Pooler, Strategy};
 use crate::names::check_identifiers;
+pub use lock_kit::checks::Checks;
 
 mod choices;
 mod url;
@@ -242,7 +243,8 @@ impl PostgresConfig {
         self
     }
 
-    /// Sets what to do about server settings by which a crash loses leases. Defaults to [`Checks::Warn`].
+    /// Sets what to do about server settings by which a crash loses leases: `fsync=off`, `full_page_writes=off`, and a
+    /// `synchronous_commit` that does not wait for the disk. Defaults to [`Checks::Warn`].
     #[must_use]
     pub fn with_checks(mut self, checks: Checks) -> Self {
         self.checks = checks;

@@ -11,11 +11,11 @@ use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
 
 use crate::permissions::acl_rules;
 
-pub use self::checks::Checks;
+pub use lock_kit::checks::Checks;
+
 use self::hosts::Address;
 pub(crate) use self::sentinels::Sentinels;
 
-mod checks;
 mod credentials;
 mod durability;
 pub(crate) mod hosts;
@@ -176,7 +176,12 @@ impl RedisConfig {
         self
     }
 
-    /// Sets what to do about server settings that can lose locks. Defaults to [`Checks::Warn`].
+    /// Sets what to do about server settings that can lose locks ([`Finding`](crate::Finding)). Defaults to [`Checks::Warn`], which
+    /// logs each finding once per run of the server; [`findings`](crate::RedisBackend::findings) returns them. [`Checks::Refuse`] also
+    /// fails, as denied, if the user may not ask (`INFO`).
+    ///
+    /// Unless it is [`Checks::Off`], a server that cannot work at all is rejected: one before version 7, a node of a Redis Cluster, a
+    /// Sentinel, a replica.
     #[must_use]
     pub fn with_checks(mut self, checks: Checks) -> Self {
         self.checks = checks;

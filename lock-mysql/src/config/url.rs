@@ -127,7 +127,7 @@ impl MySqlConfig {
             "retention" => self.with_retention(duration(key, &value)?),
             "max_read_only" => self.with_max_read_only(duration(key, &value)?),
             "strategy" => self.with_strategy(choice(key, &value, &STRATEGIES)?),
-            "checks" => self.with_checks(choice(key, &value, &CHECKS)?),
+            "checks" => self.with_checks(choice(key, &value, &Checks::VALUES)?),
             "single_writer" => self.with_single_writer(choice(key, &value, &[("true", true), ("false", false)])?),
             _ => self.with_table(value),
         })
@@ -135,7 +135,6 @@ impl MySqlConfig {
 }
 
 const STRATEGIES: [(&str, Strategy); 2] = [("row", Strategy::Row), ("lease", Strategy::Lease)];
-const CHECKS: [(&str, Checks); 3] = [("warn", Checks::Warn), ("refuse", Checks::Refuse), ("off", Checks::Off)];
 
 const EXAMPLE: &str = "mysql://user:password@host:port/database";
 

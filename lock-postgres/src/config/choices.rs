@@ -22,17 +22,3 @@ pub enum Pooler {
     /// are not prepared, and settings are not changed: see ["Behind a pooler"](crate#behind-a-pooler).
     Transaction,
 }
-
-/// What to do about server settings that can lose leases in a crash: `fsync=off`, `full_page_writes=off`, and a
-/// `synchronous_commit` that does not wait for the disk. Defaults to [`Warn`](Self::Warn).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Checks {
-    /// Log each finding when the backend connects, by `tracing` at level `WARN` under the target `polylock`.
-    #[default]
-    Warn,
-    /// Fail to connect, as misconfigured.
-    Refuse,
-    /// Check nothing.
-    Off,
-}

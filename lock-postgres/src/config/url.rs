@@ -103,7 +103,7 @@ impl PostgresConfig {
             "pooler" => self.with_pooler(choice(key, value, &POOLERS)?),
             "listen" => self.with_listen(Self::from_url(value)?),
             "retention" => self.with_retention(duration(key, value)?),
-            "checks" => self.with_checks(choice(key, value, &CHECKS)?),
+            "checks" => self.with_checks(choice(key, value, &Checks::VALUES)?),
             "socket" => {
                 let port = match self.hosts.as_slice() {
                     [Host::Tcp(_, port)] => *port,
@@ -153,6 +153,5 @@ const POOLERS: [(&str, Pooler); 3] = [
     ("session", Pooler::None),
     ("transaction", Pooler::Transaction),
 ];
-const CHECKS: [(&str, Checks); 3] = [("warn", Checks::Warn), ("refuse", Checks::Refuse), ("off", Checks::Off)];
 
 const EXAMPLE: &str = "postgres://user:password@host:port/database";

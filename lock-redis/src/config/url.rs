@@ -111,7 +111,7 @@ impl RedisConfig {
                 ("connect_timeout", _) => config.connect_timeout = duration("connect_timeout", &value)?,
                 ("response_timeout", _) => config.response_timeout = duration("response_timeout", &value)?,
                 ("grace", _) => config.grace = duration("grace", &value)?,
-                ("checks", _) => config.checks = choice("checks", &value, &CHECKS)?,
+                ("checks", _) => config.checks = choice("checks", &value, &Checks::VALUES)?,
                 ("replicas", _) => config.replicas = number("replicas", &value)?,
                 ("restart_delay", _) => config.restart_delay = duration("restart_delay", &value)?,
                 ("db" | "user" | "pass", true) => {}
@@ -149,8 +149,6 @@ impl RedisConfig {
 
 /// The advice for a URL that cannot be parsed.
 const WRITE: &str = "write redis://user:password@host:port/database";
-
-const CHECKS: [(&str, Checks); 3] = [("warn", Checks::Warn), ("refuse", Checks::Refuse), ("off", Checks::Off)];
 
 fn known(is_unix: bool, has_sentinels: bool) -> Vec<&'static str> {
     let of_server: &[&str] = match (is_unix, has_sentinels) {
