@@ -20,9 +20,9 @@ use crate::config::{Pooler, PostgresConfig};
 use crate::connection::{Connection, Dialer, Listener, Listening, Supervisor};
 use crate::error::SqlError;
 use crate::names::{literal, name_bytes};
-use crate::probe::{Probe, leases_keep, prepare_tables};
+use crate::probe::{Probe, leases_keep};
 use crate::protocol::lease::LeaseStatements;
-use crate::schema::lease_tables;
+use crate::schema::{lease_tables, prepare_tables};
 
 pub use self::backend::LeaseTableBackend;
 

@@ -1,13 +1,10 @@
-//! The checks of the server: what it is and how it writes, asked with each connection, and its tables.
-
-use std::time::Duration;
+//! The checks of the server: what it is and how it writes, asked with each connection.
 
 use lock_core::{Error, ErrorKind, Result};
 
 use crate::config::{Checks, PostgresConfig};
-use crate::connection::{Connection, TextRows};
+use crate::connection::TextRows;
 use crate::error::SqlError;
-use crate::schema::{Table, script};
 
 pub(crate) use self::guarantees::leases_keep;
 
@@ -133,41 +130,6 @@ impl Probe {
     /// Whether a commit waits for a standby that can take over.
     pub(crate) fn waits_for_standby(&self) -> bool {
         !self.synchronous_standbys.is_empty() && ["on", "remote_apply"].contains(&self.synchronous_commit.as_str())
-    }
-}
-
-/// Makes the tables that are missing.
-///
-/// # Errors
-/// [`ErrorKind::Denied`], with the statements for an administrator, if some are missing and may not be made.
-pub(crate) async fn prepare_tables(tables: &[Table], connection: &Connection, limit: Duration) -> Result<()> {
-    // A server asks for CREATE on the schema even if the table is there.
-    let names: Vec<_> = tables.iter().map(|table| format!("('{}')", table.name)).collect();
-    let find = format!(
-        "SELECT n FROM (VALUES {}) v(n) WHERE to_regclass(n) IS NULL",
-        names.join(",")
-    );
-    let missing = connection
-        .run(&find, Some(limit))
-        .await
-        .map_err(SqlError::into_lock_error)?;
-    if missing.is_empty() {
-        return Ok(());
-    }
-    // One at a time: two that make the same table meet in the catalogue.
-    let script = script(tables);
-    let create = format!("SELECT pg_advisory_xact_lock(7308332240012276590);{script}");
-    match connection.run(&create, Some(limit)).await {
-        Ok(_) => Ok(()),
-        Err(error) if error.is_denied() => {
-            let message = format!(
-                "tables of polylock are missing and the PostgreSQL user may not create them: run \"{}\" and grant the user SELECT, \
-                 INSERT, UPDATE and DELETE on them",
-                script.trim_end().replace('\n', " ")
-            );
-            Err(Error::new(ErrorKind::Denied, message).with_source(error))
-        }
-        Err(error) => Err(error.into_lock_error()),
     }
 }
 

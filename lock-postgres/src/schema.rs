@@ -20,12 +20,14 @@
 //! # Ok(()) }
 //! ```
 
-use lock_core::Result;
+use std::time::Duration;
+
+use lock_core::{Error, ErrorKind, Result};
 
 use crate::config::PostgresConfig;
-use crate::connection::Dialer;
+use crate::connection::{Connection, Dialer};
+use crate::error::SqlError;
 use crate::names::{check_identifiers, quoted};
-use crate::probe::prepare_tables;
 
 /// A table, and the statement that makes it.
 #[derive(Clone, Debug)]
@@ -95,6 +97,41 @@ pub async fn migrate(config: &PostgresConfig) -> Result<()> {
     prepare_tables(&tables, &connection, config.response_timeout).await
 }
 
+/// Makes the tables that are missing.
+///
+/// # Errors
+/// [`ErrorKind::Denied`], with the statements for an administrator, if some are missing and may not be made.
+pub(crate) async fn prepare_tables(tables: &[Table], connection: &Connection, limit: Duration) -> Result<()> {
+    // A server asks for CREATE on the schema even if the table is there.
+    let names: Vec<_> = tables.iter().map(|table| format!("('{}')", table.name)).collect();
+    let find = format!(
+        "SELECT n FROM (VALUES {}) v(n) WHERE to_regclass(n) IS NULL",
+        names.join(",")
+    );
+    let missing = connection
+        .run(&find, Some(limit))
+        .await
+        .map_err(SqlError::into_lock_error)?;
+    if missing.is_empty() {
+        return Ok(());
+    }
+    // One at a time: two that make the same table meet in the catalogue.
+    let script = script(tables);
+    let create = format!("SELECT pg_advisory_xact_lock(7308332240012276590);{script}");
+    match connection.run(&create, Some(limit)).await {
+        Ok(_) => Ok(()),
+        Err(error) if error.is_denied() => {
+            let message = format!(
+                "tables of polylock are missing and the PostgreSQL user may not create them: run \"{}\" and grant the user SELECT, \
+                 INSERT, UPDATE and DELETE on them",
+                script.trim_end().replace('\n', " ")
+            );
+            Err(Error::new(ErrorKind::Denied, message).with_source(error))
+        }
+        Err(error) => Err(error.into_lock_error()),
+    }
+}
+
 pub(crate) fn script(tables: &[Table]) -> String {
     tables.iter().map(|table| format!("{};\n", table.create)).collect()
 }
@@ -136,8 +173,6 @@ pub(crate) fn lease_tables(schema: Option<&str>, table: &str) -> Vec<Table> {
 
 #[cfg(test)]
 mod tests {
-    use lock_core::ErrorKind;
-
     use super::*;
 
     /// Other versions of this crate use the same tables.

@@ -22,7 +22,7 @@ use zookeeper_client::{Client, Error as DriverError};
 
 use super::task::{ClaimTask, Step};
 use crate::error::{self, Failure};
-use crate::hold::keep::{Keep, OwnNode};
+use crate::hold::keep::{Keep, OwnNode, SeenKept};
 use crate::protocol::{self, NodeData, Passed, ServerTime};
 
 /// Each waiter looks after a kept node by this much later than the one before it, unless it is the next. The waiters
@@ -38,14 +38,6 @@ pub(super) enum Kept {
     For(Duration),
     /// One that is gone by now, or was written: the directory must be listed again.
     Changed,
-}
-
-/// A kept node as this task has read it.
-pub(super) struct Seen {
-    name: String,
-    /// The transaction id of its last write.
-    mzxid: i64,
-    at: Instant,
 }
 
 impl ClaimTask {
@@ -193,7 +185,7 @@ impl ClaimTask {
             Some(seen) if seen.name == name && seen.mzxid == mzxid => seen.at,
             _ => {
                 let (name, at) = (name.to_owned(), Instant::now());
-                self.seen = Some(Seen { name, mzxid, at });
+                self.seen = Some(SeenKept { name, mzxid, at });
                 at
             }
         }

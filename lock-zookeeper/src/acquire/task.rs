@@ -11,7 +11,6 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 use zookeeper_client::{Error as DriverError, Stat};
 
-use super::minimum::Seen;
 use super::task_end::TaskEnd;
 use crate::claims::{Claim, Claims, Grant, Outcome, TaskNumber};
 use crate::config::ZooKeeperConfig;
@@ -19,7 +18,7 @@ use crate::connection::{Connection, Room, Session, SessionEnded};
 use crate::error::{self, Failure, RETRY_DELAY, catch_panic};
 use crate::hold::TokenMark;
 use crate::hold::end::{EndRequests, HoldEnd, end_of_hold};
-use crate::hold::keep::Keep;
+use crate::hold::keep::{Keep, SeenKept};
 use crate::hold::release::Release;
 use crate::protocol::{NodeData, ServerTime};
 
@@ -36,7 +35,7 @@ pub(super) struct ClaimTask {
     /// Our kept node as it is for our grant, if our request has a minimum.
     pub(super) keep: Option<Keep>,
     /// The kept node in front of the queue.
-    pub(super) seen: Option<Seen>,
+    pub(super) seen: Option<SeenKept>,
     pub(super) directory_missing: bool,
     /// The handles to the hold send its release through this.
     pub(super) releases: mpsc::UnboundedSender<Release>,

@@ -22,6 +22,14 @@ pub(crate) struct Keep {
     is_there: bool,
 }
 
+/// A kept node, as a task has read it.
+pub(crate) struct SeenKept {
+    pub(crate) name: String,
+    /// The transaction id of its last write.
+    pub(crate) mzxid: i64,
+    pub(crate) at: Instant,
+}
+
 /// The effect on the hold's own node of the transaction that writes the kept one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OwnNode {
