@@ -1,8 +1,9 @@
 //! Values of options.
 
-use rustix::process::Signal;
+use std::time::Duration;
 
-use super::signal;
+use polylock::backend::parse_duration;
+use rustix::process::Signal;
 
 /// The signal for the command if the lock is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +41,29 @@ impl Permits {
             _ => Err("write how many of how many, as in 1/3".to_owned()),
         }
     }
+}
+
+/// A duration with its unit.
+///
+/// # Errors
+/// How to write one.
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
+    parse_duration(text).ok_or_else(|| "write it with a unit, as in 500ms, 10s, 5m or 1h".to_owned())
+}
+
+/// The signal with this name, with or without SIG, in any case.
+fn signal(name: &str) -> Option<Signal> {
+    let name = name.to_ascii_uppercase();
+    Some(match name.strip_prefix("SIG").unwrap_or(&name) {
+        "HUP" => Signal::HUP,
+        "INT" => Signal::INT,
+        "QUIT" => Signal::QUIT,
+        "USR1" => Signal::USR1,
+        "USR2" => Signal::USR2,
+        "TERM" => Signal::TERM,
+        "KILL" => Signal::KILL,
+        _ => return None,
+    })
 }
 
 #[cfg(test)]
