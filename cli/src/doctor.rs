@@ -166,11 +166,12 @@ impl Check {
             // As an older version of this program knows it.
             _ => (State::Unknown, verdict.to_string()),
         };
-        Self {
-            state,
-            what: guarantee.to_string().into(),
-            text,
-        }
+        let what = match guarantee {
+            // Any limit.
+            Guarantee::Permits(u32::MAX) => "permits:N".into(),
+            _ => guarantee.to_string().into(),
+        };
+        Self { state, what, text }
     }
 
     fn line(&self, json: bool) -> String {
@@ -197,6 +198,13 @@ mod tests {
     #[test]
     fn the_worst_state_counts_and_a_guarantee_that_is_not_kept_is_no_fault() {
         assert!(State::Fail > State::Warn && State::Warn > State::Unknown && State::Warn > State::No);
+    }
+
+    #[test]
+    fn a_semaphore_without_a_largest_limit_is_shown_without_a_number() {
+        let shown = |most| Check::guarantee(&Guarantee::Permits(most), &Verdict::Yes).line(false);
+        assert_eq!(shown(u32::MAX), "yes     permits:N: kept\n");
+        assert_eq!(shown(1000), "yes     permits:1000: kept\n");
     }
 
     #[test]
