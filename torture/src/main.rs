@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -268,10 +269,15 @@ fn run_matrix(arguments: Matrix) -> Result<u8> {
         report,
     } = arguments;
     if list {
-        for cell in matrix::cells(long) {
-            println!("{}", cell.name);
-        }
-        return Ok(0);
+        let names: String = matrix::cells(long)
+            .iter()
+            .map(|cell| cell.name.clone() + "\n")
+            .collect();
+        return match std::io::stdout().lock().write_all(names.as_bytes()) {
+            // The reader has enough, as `head` has.
+            Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
+            _ => Ok(0),
+        };
     }
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent();
     let root = root.ok_or_else(|| Error::new("torture is no folder of a workspace"))?;

@@ -313,3 +313,17 @@ fn is_judged_alone(secs: &str) -> bool {
     assert!(page.contains("<svg"), "{page}");
     page.contains("stop for")
 }
+
+/// As in `torture matrix --list | head`.
+#[test]
+fn a_list_ends_quietly_if_nobody_reads_on() {
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let Output { status, stderr, .. } = Command::new(env!("CARGO_BIN_EXE_torture"))
+        .args(["matrix", "--list"])
+        .stdout(writer)
+        .output()
+        .expect("it can be started");
+    assert!(status.success(), "{}", String::from_utf8_lossy(&stderr));
+    assert!(stderr.is_empty(), "{}", String::from_utf8_lossy(&stderr));
+}
