@@ -16,6 +16,9 @@ use tokio::time::{Instant, timeout};
 use crate::support::proxy::Proxy;
 use crate::support::*;
 
+mod handshakes;
+mod tables;
+
 fn backend(url: &str) -> RowLockBackend {
     RowLockBackend::new(MySqlConfig::from_url(url).unwrap().with_response_timeout(PATIENCE)).unwrap()
 }
@@ -149,61 +152,6 @@ async fn something_else_than_a_mysql_is_told_at_once() {
     refused.join_all().await;
 }
 
-/// A MySQL blocks a host that leaves too many of them.
-async fn aborted_handshakes(observer: &mut Observer) -> u64 {
-    // Those under way count when they have ended.
-    let clients = "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE USER IN ('app','unauthenticated user')";
-    while observer.number(clients).await > 1 {
-        tokio::task::yield_now().await;
-    }
-    observer.counter("Aborted_connects").await
-}
-
-#[testbed::test]
-async fn a_first_contact_over_a_slow_line_leaves_no_aborted_handshake() {
-    let fixture = Fixture::own().await;
-    let mut observer = fixture.observer().await;
-    let mut aborted = Vec::new();
-    // If a busy machine takes seconds to connect, another connection looks whether it is a MySQL, and is aborted.
-    while aborted.len() < 3 && aborted.last() != Some(&0) {
-        let proxy = Proxy::of(&fixture).await;
-        let before = aborted_handshakes(&mut observer).await;
-        proxy.delay(Duration::from_millis(100));
-        let backend = proxy.patient(&fixture);
-        backend.connect().await.unwrap();
-        proxy.heal();
-        drop(backend);
-        aborted.push(aborted_handshakes(&mut observer).await - before);
-    }
-    assert_eq!(aborted.last(), Some(&0), "{aborted:?}");
-}
-
-#[testbed::test]
-async fn callers_that_leave_while_it_connects_leave_no_aborted_handshake() {
-    let fixture = Fixture::own().await;
-    let (proxy, mut observer) = (Proxy::of(&fixture).await, fixture.observer().await);
-    let before = aborted_handshakes(&mut observer).await;
-    proxy.delay(Duration::from_millis(100));
-    let backend = proxy.patient(&fixture);
-    for _ in 0..5 {
-        let dials = proxy.dials();
-        let (request, control) = options("a", secs(10)).start();
-        let acquiring = backend.acquire(&request);
-        tokio::pin!(acquiring);
-        while proxy.dials() == dials {
-            let moment = timeout(Duration::from_millis(5), &mut acquiring).await;
-            assert!(moment.is_err(), "it connects");
-        }
-        // The server's greeting is on its way.
-        let moment = timeout(Duration::from_millis(50), &mut acquiring).await;
-        assert!(moment.is_err(), "it connects");
-        control.give_up();
-        assert!(acquiring.await.is_err());
-    }
-    assert!(proxy.dials() >= 5);
-    assert_eq!(aborted_handshakes(&mut observer).await, before);
-}
-
 /// A MySQL's greeting, without TLS.
 const GREETING: &[u8] = b"\x4a\x00\x00\x00\x0a8.0.18\0\x19\0\0\0\x114aB0c\x06g\0\xff\xf7\xff\x02\0\xff\xc7\x15\
     \0\0\0\0\0\0\0\0\0\0tL\x03s\x0f[4\rl4. \0mysql_native_password\0";
@@ -260,82 +208,6 @@ async fn a_server_that_accepts_and_never_answers() {
     let error = soon("unavailable", refusal(&backend(&url))).await;
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(started.elapsed() >= Duration::from_millis(1500));
-}
-
-#[testbed::test]
-async fn a_table_that_may_not_be_made_says_what_to_run() {
-    let fixture = Fixture::shared().await;
-    let mut observer = fixture.observer().await;
-    let table = &fixture.table;
-    observer
-        .run(&format!("CREATE USER 'poor_{table}'@'%' IDENTIFIED BY 's3cret'"))
-        .await;
-    observer
-        .run(&format!(
-            "CREATE TABLE {table}_other (n INT); GRANT SELECT ON app.{table}_other TO 'poor_{table}'@'%'"
-        ))
-        .await;
-    let url = format!(
-        "mysql://poor_{table}:s3cret@{}/app?table={table}",
-        fixture.server.address()
-    );
-    let poor = backend(&url);
-    let error = refusal(&poor).await;
-    assert_eq!(error.kind(), ErrorKind::Denied);
-    let statements = error.to_string();
-    let statements = statements.split('"').nth(1).expect("statements");
-    observer.run(statements).await;
-    for table in [table.clone(), format!("{table}_tokens")] {
-        observer
-            .run(&format!("GRANT SELECT ON app.{table} TO 'poor_{}'@'%'", fixture.table))
-            .await;
-    }
-    let error = refusal(&poor).await;
-    assert_eq!(error.kind(), ErrorKind::Denied);
-    assert!(error.to_string().contains("SELECT, INSERT and UPDATE"), "{error}");
-    for table in [table.clone(), format!("{table}_tokens")] {
-        observer
-            .run(&format!(
-                "GRANT SELECT, INSERT, UPDATE ON app.{table} TO 'poor_{}'@'%'",
-                fixture.table
-            ))
-            .await;
-    }
-    poor.connect().await.unwrap();
-    let granted = grant(&poor, "a", secs(10)).await;
-    poor.abandon(&granted.request).await.unwrap();
-    grant(&poor, "a", secs(10)).await.release().await;
-}
-
-#[testbed::test]
-async fn a_table_without_row_locks_is_refused() {
-    let fixture = Fixture::shared().await;
-    let table = &fixture.table;
-    let columns = "name VARBINARY(512) NOT NULL PRIMARY KEY, token BIGINT UNSIGNED NOT NULL";
-    fixture
-        .observer()
-        .await
-        .run(&format!("CREATE TABLE {table} ({columns}) ENGINE=MyISAM"))
-        .await;
-    let error = refusal(&fixture.backend()).await;
-    assert_eq!(error.kind(), ErrorKind::Misconfigured);
-    assert!(error.to_string().contains("InnoDB"), "{error}");
-}
-
-#[testbed::test]
-async fn a_table_of_another_shape_is_refused() {
-    let fixture = Fixture::shared().await;
-    fixture
-        .observer()
-        .await
-        .run(&format!(
-            "CREATE TABLE {} (id INT PRIMARY KEY) ENGINE=InnoDB",
-            fixture.table
-        ))
-        .await;
-    let error = refusal(&fixture.backend()).await;
-    assert_eq!(error.kind(), ErrorKind::Misconfigured);
-    assert!(error.to_string().contains("other columns"), "{error}");
 }
 
 #[testbed::test]
