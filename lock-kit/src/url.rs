@@ -83,14 +83,40 @@ pub fn number<N: FromStr>(name: &str, value: &str) -> Result<N> {
 /// let choices = [("on", true), ("off", false)];
 /// assert!(choice("checks", "on", &choices)?);
 /// let error = choice("checks", "yes", &choices).unwrap_err();
-/// assert!(error.to_string().starts_with("the value of checks in the URL is none of on, off; "));
+/// assert!(error.to_string().starts_with("the value of checks in the URL must be on or off; "));
 /// # Ok::<(), lock_core::Error>(())
 /// ```
 pub fn choice<T: Copy>(name: &str, value: &str, choices: &[(&str, T)]) -> Result<T> {
     let chosen = choices.iter().find(|(word, _)| *word == value);
     chosen.map(|(_, choice)| *choice).ok_or_else(|| {
         let words: Vec<_> = choices.iter().map(|(word, _)| *word).collect();
-        let words = words.join(", ");
-        misconfigured(format!("the value of {name} in the URL is none of {words}; {ENCODE}"))
+        let words = alternatives(&words);
+        misconfigured(format!("the value of {name} in the URL must be {words}; {ENCODE}"))
     })
+}
+
+/// Such as "a, b or c".
+fn alternatives(words: &[&str]) -> String {
+    match words {
+        [first @ .., last] if !first.is_empty() => format!("{} or {last}", first.join(", ")),
+        words => words.concat(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_words_of_a_choice_are_named_however_many_there_are() {
+        for (words, named) in [
+            (&["a"][..], "must be a; "),
+            (&["a", "b"], "must be a or b; "),
+            (&["a", "b", "c"], "must be a, b or c; "),
+        ] {
+            let choices: Vec<_> = words.iter().map(|word| (*word, ())).collect();
+            let error = choice("strategy", "x", &choices).unwrap_err().to_string();
+            assert!(error.contains(named), "{error}");
+        }
+    }
 }

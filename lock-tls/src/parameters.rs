@@ -51,7 +51,7 @@ impl TlsParameters {
                 return Err(misconfigured("the URL asks for TLS and refuses it: choose one"));
             }
             ("tls", "false") => self.is_wanted = Some(false),
-            ("tls", _) => return Err(misconfigured("the value of tls in the URL is none of true, false")),
+            ("tls", _) => return Err(misconfigured("the value of tls in the URL must be true or false")),
             ("ca" | "cert" | "key", "") => {
                 return Err(misconfigured(format!("{name} in the URL is empty: name a PEM file")));
             }
@@ -121,7 +121,7 @@ mod tests {
             (&[("tls", "false"), ("cert", "f")], "add tls=true"),
             (&[("tls", "true"), ("cert", "f")], "set both"),
             (&[("tls", "true"), ("key", "f")], "set both"),
-            (&[("tls", "maybe")], "none of true, false"),
+            (&[("tls", "maybe")], "must be true or false"),
             (&[("tls", "true"), ("ca", "")], "ca in the URL is empty"),
         ] {
             let error = read(parameters).unwrap_err();

@@ -129,7 +129,7 @@ fn a_refusal_says_what_to_write() {
     assert!(refusal("mysql://u:s3cret@localhost/d?connect_timeout=0s").contains("1ms to 1h"));
     assert!(refusal("mysql://u:s3cret@localhost/d?max_connections=0").contains("from 1"));
     assert!(refusal("mysql://u:s3cret@localhost/d?max_connections=many").contains("a number"));
-    assert!(refusal("mysql://u:s3cret@localhost/d?single_writer=1").contains("none of true, false"));
+    assert!(refusal("mysql://u:s3cret@localhost/d?single_writer=1").contains("must be true or false"));
     assert!(refusal("mysql://u:s3cret@localhost/d?table=a.b").contains("1 to 48 letters"));
     assert!(refusal("mysql://u:s3cret@localhost/d?ssl-mode=maybe").contains("VERIFY_CA"));
     assert!(refusal("mysql://u:s3cret%ff@localhost/d").contains("UTF-8"));

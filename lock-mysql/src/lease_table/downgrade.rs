@@ -1,34 +1,14 @@
 //! Exclusive holds that become readers'.
 
-use std::collections::HashSet;
 use std::time::Duration;
 
-use lock_core::backend::{HolderId, Renewal};
+use lock_core::backend::Renewal;
 use lock_core::{HoldState, Result};
-use parking_lot::Mutex;
 
 use super::hold::{Form, LeaseHold};
 use super::lock_error;
 use crate::protocol::Job;
 use crate::protocol::lease_table::sharing::downgraded;
-
-/// The holder ids of exclusive requests whose holds may share their names by now.
-#[derive(Debug, Default)]
-pub(super) struct Downgrades(Mutex<HashSet<HolderId>>);
-
-impl Downgrades {
-    pub(super) fn contains(&self, holder: HolderId) -> bool {
-        self.0.lock().contains(&holder)
-    }
-
-    pub(super) fn remove(&self, holder: HolderId) {
-        self.0.lock().remove(&holder);
-    }
-
-    fn insert(&self, holder: HolderId) {
-        self.0.lock().insert(holder);
-    }
-}
 
 impl LeaseHold {
     pub(super) async fn try_downgrade(&self, ttl: Duration) -> Result<Renewal> {

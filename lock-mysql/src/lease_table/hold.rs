@@ -9,6 +9,7 @@ use lock_core::backend::{
     AcquireRequest, Hold, HolderId, Lease, Mode, ReleaseOptions, ReleaseOutcome, Renewal, SentAt,
 };
 use lock_core::{Error, ErrorKind, FencingToken, HoldState, LockName, Result};
+use lock_kit::locked_rows::PAUSES;
 use parking_lot::Mutex;
 use tokio::time::sleep;
 
@@ -17,11 +18,6 @@ use crate::error::RequestError;
 use crate::protocol::lease_table::LeaseTerms;
 use crate::protocol::lease_table::sharing::raised;
 use crate::protocol::{HoldRenewal, Job};
-
-/// Pauses before a renewal tries again whose row somebody else has locked, in milliseconds. Clients of ours lock a row for a
-/// moment. Renewals never wait at the server: what is sent over the same connection would wait behind them, for a second at
-/// least.
-const LOCKED_PAUSES: [u64; 7] = [5, 10, 20, 40, 80, 160, 320];
 
 pub(super) struct LeaseHold {
     pub(super) shared: Arc<Shared>,
@@ -160,9 +156,10 @@ impl LeaseHold {
             is_alone: is_locked,
         };
         let job = Job::Renew(shared.statements.clone(), renewal);
+        // Renewals never wait at the server: what is sent over the same connection would wait behind them, for a second at least.
         let mut pauses = match is_locked {
             true => [].iter(),
-            false => LOCKED_PAUSES.iter(),
+            false => PAUSES.iter(),
         };
         loop {
             // The caller decides how long to wait.

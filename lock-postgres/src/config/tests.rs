@@ -47,7 +47,7 @@ fn a_url_that_cannot_work_is_refused_without_showing_a_password() {
         ("postgres://app:se3ret@db/shop?schema=", "schema's name is not allowed"),
         (
             "postgres://app:se3ret@db/shop?pooler=odd",
-            "none of none, session, transaction",
+            "must be none, session or transaction",
         ),
         (
             "postgres://app:se3ret@db/shop?connect_timeout=0s",

@@ -199,7 +199,7 @@ fn tls_in_a_url() {
         ("redis://h?ca=c.pem", "add tls=true"),
         ("rediss://h?tls=false", "choose one"),
         ("rediss://h?cert=c.pem", "set both"),
-        ("rediss://h?tls=perhaps", "none of true, false"),
+        ("rediss://h?tls=perhaps", "must be true or false"),
         ("rediss://a..b", "host"),
         ("redis+unix:///s?tls=true", "`tls`: allowed are prefix"),
     ] {

@@ -1,9 +1,9 @@
-//! Names whose row somebody keeps locked who is no client of ours, such as a transaction that somebody forgot to end.
+//! Names whose row in a database somebody keeps locked who is no client of ours, such as a transaction that somebody forgot to
+//! end.
 //!
-//! A statement of an acquire or a release waits for a row for up to a second, and all that is sent over its
-//! connection waits behind it. MySQL knows no shorter wait, and none at all is no choice: clients of ours lock rows for a moment.
-//! So the first request that fails by this notes the name. Later ones try to lock the row without waiting, until one of them
-//! succeeds. Renewals never wait for a row, and do not try again for long if the name is noted.
+//! A statement waits for such a row for a second, and all that is sent over its connection waits behind it. Not to wait at all is no
+//! choice: clients of ours lock rows for a moment. So the first request that fails by this notes the name. Later ones try to lock the
+//! row without waiting, until one of them succeeds.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -13,21 +13,35 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 /// The names, and when their row was locked last.
+///
+/// # Examples
+/// ```
+/// # use lock_kit::locked_rows::LockedRows;
+/// let (rows, name) = (LockedRows::default(), lock_core::LockName::new("orders/42")?);
+/// rows.insert(&name);
+/// assert!(rows.contains(&name));
+/// rows.remove(&name);
+/// assert!(!rows.contains(&name));
+/// # Ok::<(), lock_core::Error>(())
+/// ```
 #[derive(Debug, Default)]
-pub(super) struct LockedRows(Mutex<HashMap<LockName, Instant>>);
+pub struct LockedRows(Mutex<HashMap<LockName, Instant>>);
 
+/// Pauses before a renewal tries again that waits for no row and found its own locked, in milliseconds.
+pub const PAUSES: [u64; 7] = [5, 10, 20, 40, 80, 160, 320];
 /// The time for which a name is remembered, unless something is heard of it.
 const KEPT: Duration = Duration::from_secs(60);
 /// The most names that are remembered.
 const MOST: usize = 1000;
 
 impl LockedRows {
-    pub(super) fn contains(&self, name: &LockName) -> bool {
+    /// Returns whether its row was locked when something was last heard of it, a minute ago at most.
+    pub fn contains(&self, name: &LockName) -> bool {
         self.0.lock().get(name).is_some_and(|seen| seen.elapsed() < KEPT)
     }
 
-    /// Its row was locked just now.
-    pub(super) fn insert(&self, name: &LockName) {
+    /// Notes that its row was locked just now. Of more than 1,000 names nothing is noted.
+    pub fn insert(&self, name: &LockName) {
         let mut names = self.0.lock();
         if names.len() >= MOST {
             names.retain(|_, seen| seen.elapsed() < KEPT);
@@ -38,8 +52,8 @@ impl LockedRows {
         }
     }
 
-    /// Its row could be locked.
-    pub(super) fn remove(&self, name: &LockName) {
+    /// Notes that its row could be locked.
+    pub fn remove(&self, name: &LockName) {
         self.0.lock().remove(name);
     }
 }
