@@ -8,6 +8,10 @@ use std::time::Duration;
 use lock_core::{Error, ErrorKind};
 use tokio_postgres::error::{DbError, Severity};
 
+pub(crate) use self::cause::Cause;
+
+mod cause;
+
 /// Why a statement failed, or a connection.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum SqlError {
@@ -77,6 +81,10 @@ impl SqlError {
         self.said().map(|said| said.code().code())
     }
 
+    fn cause(&self) -> Option<Cause> {
+        self.code().map(Cause::of)
+    }
+
     /// The server refused the statement, and nothing else: it was not executed.
     pub(crate) fn is_refusal(&self) -> bool {
         let severity = self.said().and_then(DbError::parsed_severity);
@@ -93,16 +101,16 @@ impl SqlError {
     }
 
     pub(crate) fn is_missing_table(&self) -> bool {
-        self.code() == Some("42P01")
+        self.cause() == Some(Cause::NoTable)
     }
 
     pub(crate) fn is_denied(&self) -> bool {
-        self.code() == Some("42501")
+        self.cause() == Some(Cause::Denied)
     }
 
     /// Somebody else has the row locked for too long.
     pub(crate) fn is_locked(&self) -> bool {
-        matches!(self.code(), Some("55P03" | "57014"))
+        matches!(self.cause(), Some(Cause::Locked | Cause::Cancelled))
     }
 
     /// A repetition may succeed at once: a deadlock, or a snapshot that is too old.
@@ -117,7 +125,7 @@ impl SqlError {
 
     /// The server takes no writes: it is a standby, or reads only.
     pub(crate) fn is_read_only(&self) -> bool {
-        self.code() == Some("25006")
+        self.cause() == Some(Cause::ReadOnly)
     }
 
     /// The error for a caller on a connection that had been made.
@@ -197,58 +205,60 @@ pub(crate) fn connect_error(error: tokio_postgres::Error, address: &str) -> Erro
 /// The kind and the message of the error for a caller, by the server's code.
 fn meaning_of(code: &str) -> (ErrorKind, Cow<'static, str>) {
     use ErrorKind::{Denied, Misconfigured, Unavailable, Unexpected};
-    let (kind, message) = match code {
-        "28P01" | "28000" => (
+    let (kind, message) = match Cause::of(code) {
+        Cause::Login => (
             Denied,
             "the PostgreSQL server refuses the login: check user and password, and whether pg_hba.conf there allows \
              this host, without TLS or with tls=true",
         ),
-        "42501" => (
+        Cause::Denied => (
             Denied,
             "the PostgreSQL user lacks a permission: it needs SELECT, INSERT and UPDATE on the lock tables, DELETE on those of \
              holders and waiters, and USAGE on their schema",
         ),
-        "3D000" => (
+        Cause::NoDatabase => (
             Misconfigured,
             "the database does not exist: create it, or name another in the URL",
         ),
-        "3F000" => (
+        Cause::NoSchema => (
             Misconfigured,
             "the schema does not exist: create it, or name another with schema=",
         ),
-        "42703" | "42804" | "42883" | "23502" | "42P01" | "42809" => (
+        Cause::NoTable | Cause::OtherColumns => (
             Misconfigured,
             "the lock tables are missing, or have other columns than they should: drop them, or name others with table=",
         ),
-        "23514" | "P0001" => (
+        Cause::Forbidden => (
             Misconfigured,
             "a trigger or a constraint of a lock table refuses what a lock writes: drop or correct it",
         ),
-        "22003" => (
+        Cause::TokensUsedUp => (
             Unexpected,
             "the fencing tokens of this name are used up: choose another name",
         ),
-        "0A000" | "26000" | "42P05" | "08P01" => (
+        Cause::Pooler => (
             Misconfigured,
             "something between this process and the PostgreSQL server changes connections: set pooler=transaction",
         ),
-        "53300" => (
+        Cause::NoConnectionLeft => (
             Unavailable,
             "the PostgreSQL server has no free connection: raise its max_connections",
         ),
-        "25006" => (
+        Cause::ReadOnly => (
             Unavailable,
             "the PostgreSQL server takes no writes: connect to the primary, and see default_transaction_read_only",
         ),
-        "55P03" | "57014" | "40001" | "40P01" => (Unavailable, "the lock's row is being waited for elsewhere"),
-        "57P03" => (Unavailable, "the PostgreSQL server starts, or shuts down"),
-        code if code.starts_with("57P") => (Unavailable, "the PostgreSQL server ended the connection"),
-        code if code.starts_with("53") || code.starts_with("58") => (
+        Cause::Locked | Cause::Cancelled | Cause::OldSnapshot | Cause::Deadlock => {
+            (Unavailable, "the lock's row is being waited for elsewhere")
+        }
+        Cause::Starting => (Unavailable, "the PostgreSQL server starts, or shuts down"),
+        Cause::Ended => (Unavailable, "the PostgreSQL server ended the connection"),
+        Cause::NoMemory | Cause::NoRoom => (
             Unavailable,
             "the PostgreSQL server has no memory or disk left: see its log",
         ),
-        code if code.starts_with("08") => (Unavailable, "the connection to the PostgreSQL server broke"),
-        _ => {
+        Cause::Broken => (Unavailable, "the connection to the PostgreSQL server broke"),
+        Cause::FailedBefore | Cause::Other => {
             let message = format!("the PostgreSQL server refuses a statement with error {code}");
             return (Unexpected, message.into());
         }

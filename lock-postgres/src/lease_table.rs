@@ -4,7 +4,6 @@
 //! holds, which never waits behind an acquire. A release goes over the first one if that has nothing to do. A third one
 //! listens while anybody waits.
 
-use std::collections::HashSet;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -12,6 +11,8 @@ use lock_core::backend::HolderId;
 use lock_core::{Guarantee, LockName, Result, Verdict};
 use lock_kit::claims::Claims;
 use lock_kit::clean_up::Schedule;
+use lock_kit::downgrades::Downgrades;
+use lock_kit::locked_rows::LockedRows;
 use parking_lot::Mutex;
 
 use self::renewals::Renewals;
@@ -47,6 +48,7 @@ struct Shared {
     claims: Claims<u64>,
     waits: Waits,
     renewals: Renewals,
+    locked_rows: LockedRows,
     downgrades: Downgrades,
     clean_ups: Schedule,
     /// What the server said of itself when it was last prepared.
@@ -65,6 +67,7 @@ impl Shared {
             claims: Claims::default(),
             waits: Waits::default(),
             renewals: Renewals::default(),
+            locked_rows: LockedRows::default(),
             downgrades: Downgrades::default(),
             clean_ups: Schedule::new(),
             probe: Mutex::default(),
@@ -109,6 +112,28 @@ impl Shared {
         self.config.pooler == Pooler::None
     }
 
+    /// Sends a request that locks this name's row. If a stranger is known to keep that locked, it fails at once instead of waiting, and
+    /// does not delay all that follows over the connection.
+    async fn with_row<T>(
+        &self,
+        connection: &Connection,
+        name: &LockName,
+        request: impl Future<Output = Result<T, SqlError>>,
+    ) -> Result<T, SqlError> {
+        if self.locked_rows.contains(name) {
+            let lock = self.statements.lock_at_once(&literal(name_bytes(name)));
+            match connection.run(&lock, self.limit()).await {
+                Err(error) if !error.is_missing_table() => return Err(error),
+                _ => self.locked_rows.remove(name),
+            }
+        }
+        let answer = request.await;
+        if answer.as_ref().is_err_and(SqlError::is_locked) {
+            self.locked_rows.insert(name);
+        }
+        answer
+    }
+
     /// Calls those whose turn it is. In the background: whoever loses a call asks a little later.
     fn call(&self, connection: &Connection, name: &LockName) {
         connection.send(&self.statements.call(&literal(name_bytes(name))));
@@ -122,24 +147,6 @@ impl Shared {
     /// The waiter has the name, or waits no longer.
     fn stop_waiting(&self, holder: HolderId) {
         self.waits.remove(holder);
-    }
-}
-
-/// The holder ids of exclusive requests whose holds may share their names by now.
-#[derive(Debug, Default)]
-struct Downgrades(Mutex<HashSet<HolderId>>);
-
-impl Downgrades {
-    fn contains(&self, holder: HolderId) -> bool {
-        self.0.lock().contains(&holder)
-    }
-
-    fn remove(&self, holder: HolderId) {
-        self.0.lock().remove(&holder);
-    }
-
-    fn insert(&self, holder: HolderId) {
-        self.0.lock().insert(holder);
     }
 }
 

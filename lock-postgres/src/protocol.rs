@@ -27,6 +27,13 @@ pub(crate) const LONGEST_ENTRY: u64 = 10_000_000;
 /// The place of a request that has none: behind all.
 pub(crate) const NO_PLACE: i64 = i64::MAX;
 
+/// The end of a hold that was released: it stays in the past if the clock is set back.
+pub(crate) const LONG_AGO: &str = "'-infinity'::timestamptz";
+
+/// A new place at the end of the queue. None is given twice, although a crash may undo that it was given: by then the clock is past it.
+pub(crate) const NEXT_PLACE: &str =
+    "GREATEST(last_place+1,(extract(epoch from statement_timestamp())*1000000)::bigint)";
+
 /// The holder of a name that is kept after its release, until its minimum is over.
 pub(crate) const NOBODY: &str = "'00000000-0000-0000-0000-000000000000'::uuid";
 

@@ -3,7 +3,8 @@
 use lock_core::{Error, ErrorKind, LockName, Result};
 use tokio_postgres::{SimpleQueryMessage, Transaction};
 
-use crate::fence::error::{code, meaning};
+use crate::error::Cause;
+use crate::fence::error::{cause, meaning};
 use crate::names::literal;
 
 /// Takes the lock `name` of the database until the transaction ends, and waits while another transaction has it.
@@ -97,12 +98,12 @@ fn key_of(name: &LockName) -> String {
 }
 
 fn failed(error: tokio_postgres::Error, name: &LockName) -> Error {
-    let (kind, problem) = match code(&error) {
-        "55P03" => (
+    let (kind, problem) = match cause(&error) {
+        Some(Cause::Locked) => (
             ErrorKind::TimedOut,
             "not acquired within lock_timeout: another transaction has it".into(),
         ),
-        "57014" => (
+        Some(Cause::Cancelled) => (
             ErrorKind::Unavailable,
             "not acquired within statement_timeout, or cancelled: run the transaction again".into(),
         ),

@@ -111,7 +111,8 @@ impl Shared {
             }
             let terms = LeaseTerms::new(request)?;
             let was_used = connection.was_used();
-            match self.ask(request, &terms, &connection).await {
+            let ask = self.ask(request, &terms, &connection);
+            match self.with_row(&connection, request.name(), ask).await {
                 Ok(Answered { sent, acquired }) => match acquired {
                     Acquired::Granted(token) => {
                         self.stop_waiting(request.holder());
@@ -263,9 +264,8 @@ impl Shared {
             &kind.permits,
             &kind.of,
         ];
-        let entered = self
-            .send(request, &connection, &self.statements.queue, parameters)
-            .await;
+        let enter = self.send(request, &connection, &self.statements.queue, parameters);
+        let entered = self.with_row(&connection, request.name(), enter).await;
         let (_, rows) = match entered {
             Ok(entered) => entered,
             Err(error) if error.is_transient() || error.is_unprepared() || error.is_missing_table() => {

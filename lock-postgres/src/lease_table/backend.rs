@@ -25,7 +25,7 @@ use crate::protocol::answers::{page, status};
 /// # Guarantees
 /// An acquire, a renewal and a release are one statement on the name's row each, in one round trip; an acquire of a name that is taken
 /// or was never used sends a second one. The server's clock decides when a hold ends. Renewals at the same time go out as one
-/// statement, up to 1,000. The shortest TTL is 100 ms.
+/// statement, up to 1,000, and those of readers and permits as another. The shortest TTL is 100 ms.
 ///
 /// A hold outlives its connections, and a server that comes back before its TTL has passed. If the server's clock is set
 /// back, a hold lasts at most as long as the longest TTL that its holder asked for.
@@ -51,10 +51,9 @@ use crate::protocol::answers::{page, status};
 ///
 /// # Limits
 /// - Two connections for each process, whatever it holds, and a third one while anybody waits.
-/// - A transaction of somebody else that keeps a name's row locked keeps that name from being acquired and renewed. Such a request
-///   fails after a second, and delays those behind it. Renewals of exclusive holds then leave locked rows out for a minute. Acquires,
-///   releases and renewals of readers and permits wait each time: while many ask for the locked name, holds of other names
-///   can be lost.
+/// - A transaction of somebody else that keeps a name's row locked keeps that name from being acquired and renewed. The first such
+///   request fails after a second, and delays those behind it. For a minute from then on, renewals leave locked rows out, and requests
+///   for that name fail at once.
 /// - While a synchronous standby does not answer, each request that is given up leaves a connection at the server until the standby is
 ///   back: one every five seconds for each process.
 /// - Before PostgreSQL 19, each `NOTIFY` wakes all sessions of the database that listen. So a process listens only while it waits.
@@ -94,9 +93,9 @@ impl LeaseTableBackend {
         Self::new(PostgresConfig::from_url(url)?)
     }
 
-    /// Deletes the rows of names that nobody has had for the [retention](PostgresConfig::with_retention), and of readers, permits and
-    /// waiters that have ended, and returns how many rows they were. Spares rows whose token is ahead of the server's clock or behind it
-    /// by less than the retention.
+    /// Deletes the rows of names that nobody has and that nobody was granted for the [retention](PostgresConfig::with_retention), and of
+    /// readers, permits and waiters that have ended, and returns how many rows they were. Spares rows whose token is ahead of the
+    /// server's clock or behind it by less than the retention.
     ///
     /// The backend does the same in the background while it is used, a few times a day, if its user has the permission
     /// `DELETE`.

@@ -7,10 +7,11 @@ use lock_core::backend::{AcquireRequest, HolderId, Mode, Revoke, Revoked, SentAt
 use lock_core::{FencingToken, LockName, Result};
 
 use super::Shared;
-use crate::connection::{Connection, Supervisor, TextRows};
+use crate::connection::{Connection, Parameters, Supervisor, TextRows};
 use crate::error::SqlError;
 use crate::names::{Id, name_bytes};
 use crate::protocol::answers::{column, duration, flag, flags, revoked};
+use crate::protocol::sharing::End;
 use crate::protocol::terms::as_micros;
 
 /// What an end has found.
@@ -35,7 +36,11 @@ impl Shared {
         let is_exclusive = request.mode() == Mode::Exclusive && !self.downgrades.contains(holder);
         let ended = match is_exclusive && !buries {
             true => self.end(&connection, name, holder).await?,
-            false => self.end_any(&connection, name, holder, buries).await?,
+            false => {
+                let keep_for = None;
+                self.end_any(&connection, name, holder, End { buries, keep_for })
+                    .await?
+            }
         };
         self.claims.remove(holder);
         if ended.is_wanted {
@@ -55,24 +60,22 @@ impl Shared {
             Some(connection) => connection,
             None => self.keeping.connection().await?,
         };
+        if self.claims.may_overtake(holder, &connection.number()) {
+            // One transaction: if it fails, the hold is as it was.
+            return self.release_any(&connection, name, holder, keep_for).await;
+        }
         let (name_, id, rest) = (name_bytes(name), Id::from(holder), keep_for.map_or(0, as_micros));
-        let released = connection
-            .query(&self.statements.release, &[&name_, &id, &rest], self.limit())
-            .await;
+        let parameters: Parameters<'_> = &[&name_, &id, &rest];
+        let release = connection.query(&self.statements.release, parameters, self.limit());
+        let released = self.with_row(&connection, name, release).await;
         let rows = unless_missing(released)?;
-        let mut ended = match flag(&rows, 0).map_err(SqlError::into_lock_error)? {
+        let ended = match flag(&rows, 0).map_err(SqlError::into_lock_error)? {
             Some(is_wanted) => Ended {
                 was_held: true,
                 is_wanted,
             },
             None => Ended::default(),
         };
-        if self.claims.may_overtake(holder, &connection.number()) {
-            // One that comes now or later is undone, and takes no effect.
-            let buried = self.end_any(&connection, name, holder, true).await?;
-            ended.was_held |= buried.was_held;
-            ended.is_wanted |= buried.is_wanted;
-        }
         self.claims.remove(holder);
         if ended.is_wanted {
             self.call(&connection, name);
@@ -81,20 +84,38 @@ impl Shared {
     }
 
     /// The same for a hold that shares the name, or is about to.
-    pub(super) async fn release_shared(&self, name: &LockName, holder: HolderId) -> Result<bool> {
+    pub(super) async fn release_shared(
+        &self,
+        name: &LockName,
+        holder: HolderId,
+        keep_for: Option<Duration>,
+    ) -> Result<bool> {
         let connection = self.keeping.connection().await?;
+        self.release_any(&connection, name, holder, keep_for).await
+    }
+
+    async fn release_any(
+        &self,
+        connection: &Connection,
+        name: &LockName,
+        holder: HolderId,
+        keep_for: Option<Duration>,
+    ) -> Result<bool> {
         let buries = self.claims.may_overtake(holder, &connection.number());
-        let ended = self.end_any(&connection, name, holder, buries).await?;
+        let ended = self.end_any(connection, name, holder, End { buries, keep_for }).await?;
         self.claims.remove(holder);
         if ended.is_wanted {
-            self.call(&connection, name);
+            self.call(connection, name);
         }
         Ok(ended.was_held)
     }
 
-    async fn end_any(&self, connection: &Connection, name: &LockName, holder: HolderId, buries: bool) -> Result<Ended> {
-        let sql = self.statements.end_any(name, holder, buries);
-        let (was_held, is_wanted) = match connection.run(&sql, self.limit()).await {
+    async fn end_any(&self, connection: &Connection, name: &LockName, holder: HolderId, how: End) -> Result<Ended> {
+        let sql = self.statements.end_any(name, holder, how);
+        let ended = self
+            .with_row(connection, name, connection.run(&sql, self.limit()))
+            .await;
+        let (was_held, is_wanted) = match ended {
             Err(error) if error.is_missing_table() => (false, false),
             rows => flags(&rows.map_err(SqlError::into_lock_error)?),
         };
@@ -103,14 +124,18 @@ impl Shared {
 
     /// Runs a text about a hold, and returns when it was sent. It may be executed twice: if the server had closed the connection
     /// while it was idle, this runs it over another one.
-    pub(super) async fn keep(&self, sql: &str, limit: Option<Duration>) -> Result<(SentAt, TextRows)> {
+    pub(super) async fn keep(&self, name: &LockName, sql: &str) -> Result<(SentAt, TextRows)> {
         let mut connection = self.keeping.connection().await?;
         let (was_used, mut sent) = (connection.was_used(), SentAt::now());
-        let mut rows = connection.run(sql, limit).await;
+        let mut rows = self
+            .with_row(&connection, name, connection.run(sql, self.limit()))
+            .await;
         if was_used && rows.as_ref().is_err_and(SqlError::is_disconnect) {
             connection = self.keeping.connection().await?;
             sent = SentAt::now();
-            rows = connection.run(sql, limit).await;
+            rows = self
+                .with_row(&connection, name, connection.run(sql, self.limit()))
+                .await;
         }
         match rows {
             // The hold went with its table.
@@ -128,11 +153,10 @@ impl Shared {
 
     /// Ends what this id has. Only for one whose acquires were all answered, or came over the same connection.
     async fn end(&self, connection: &Arc<Connection>, name: &LockName, holder: HolderId) -> Result<Ended> {
-        let (name, id) = (name_bytes(name), Id::from(holder));
-        let ended = connection
-            .query(&self.statements.end, &[&name, &id], self.limit())
-            .await;
-        read(ended)
+        let (name_, id) = (name_bytes(name), Id::from(holder));
+        let parameters: Parameters<'_> = &[&name_, &id];
+        let end = connection.query(&self.statements.end, parameters, self.limit());
+        read(self.with_row(connection, name, end).await)
     }
 
     /// Ends the hold with this token, whoever has it.
@@ -141,11 +165,9 @@ impl Shared {
         let (name_, token_) = (name_bytes(name), token);
         let token = i64::try_from(token.as_u64()).unwrap_or(i64::MAX);
         let (is_now, nobody) = (how != Revoke::AtLeaseEnd, Id::from(HolderId::random()));
-        let parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 4] = [&name_, &token, &is_now, &nobody];
-        let revoked = connection
-            .query(&self.statements.revoke, &parameters, self.limit())
-            .await;
-        let rows = unless_missing(revoked)?;
+        let parameters: Parameters<'_> = &[&name_, &token, &is_now, &nobody];
+        let revoke = connection.query(&self.statements.revoke, parameters, self.limit());
+        let rows = unless_missing(self.with_row(&connection, name, revoke).await)?;
         let Some(row) = rows.first() else {
             return self.revoke_shared(&connection, name, token_, how).await;
         };
@@ -167,7 +189,10 @@ impl Shared {
         how: Revoke,
     ) -> Result<Revoked> {
         let sql = self.statements.revoke_shared(name, token, how);
-        let rows = match connection.run(&sql, self.limit()).await {
+        let ended = self
+            .with_row(connection, name, connection.run(&sql, self.limit()))
+            .await;
+        let rows = match ended {
             Err(error) if error.is_missing_table() => return Ok(Revoked::NotHeld),
             rows => rows.map_err(SqlError::into_lock_error)?,
         };

@@ -9,19 +9,16 @@ use lock_core::backend::{
     AcquireRequest, Hold, HolderId, Lease, Mode, ReleaseOptions, ReleaseOutcome, Renewal, SentAt,
 };
 use lock_core::{Error, ErrorKind, FencingToken, HoldState, LockName, Result};
+use lock_kit::locked_rows::PAUSES;
 use parking_lot::Mutex;
 use tokio::time::sleep;
 
 use super::Shared;
-use super::renewals::Renewed;
+use super::renewals::{HoldRenewal, Renewed};
 use crate::error::SqlError;
 use crate::names::{Id, name_bytes};
 use crate::protocol::answers::flags;
 use crate::protocol::terms::{LeaseTerms, as_micros};
-
-/// Pauses before a renewal tries again whose row somebody else has locked, in milliseconds. Clients of ours lock a row for a
-/// moment.
-const LOCKED_PAUSES: [u64; 7] = [5, 10, 20, 40, 80, 160, 320];
 
 pub(super) struct LeaseHold {
     pub(super) shared: Arc<Shared>,
@@ -58,7 +55,10 @@ impl Hold for LeaseHold {
     async fn release(&self, how: ReleaseOptions) -> Result<ReleaseOutcome> {
         let released = match self.form() {
             Form::Exclusive => self.shared.release(&self.name, self.holder, how.keep_for).await,
-            Form::Sharing | Form::Either => self.shared.release_shared(&self.name, self.holder).await,
+            Form::Sharing | Form::Either => {
+                let shared = &self.shared;
+                shared.release_shared(&self.name, self.holder, how.keep_for).await
+            }
         };
         match released {
             Ok(true) => Ok(ReleaseOutcome::Released),
@@ -124,11 +124,11 @@ impl LeaseHold {
             return Ok(Renewal::Lost);
         }
         let renewed = match self.form() {
-            Form::Exclusive => self.renew_alone(ttl).await?,
-            Form::Sharing => self.renew_shared(ttl).await?,
+            Form::Exclusive => self.renew_as(ttl, false).await?,
+            Form::Sharing => self.renew_as(ttl, true).await?,
             // A downgrade that is under way ends the exclusive hold, and not the other way round.
-            Form::Either => match self.renew_alone(ttl).await? {
-                None => self.renew_shared(ttl).await?,
+            Form::Either => match self.renew_as(ttl, false).await? {
+                None => self.renew_as(ttl, true).await?,
                 renewed => renewed,
             },
         };
@@ -138,31 +138,33 @@ impl LeaseHold {
         })
     }
 
-    /// Renews it in the name's row, and returns when that was sent; `None` if it was not there.
-    async fn renew_alone(&self, ttl: Duration) -> Result<Option<SentAt>> {
-        let mut pauses = LOCKED_PAUSES.iter();
+    /// Renews one of the two kinds of holds, and returns when that was sent; `None` if it was not there.
+    async fn renew_as(&self, ttl: Duration, is_shared: bool) -> Result<Option<SentAt>> {
+        let locked_rows = &self.shared.locked_rows;
+        let mut pauses = match locked_rows.contains(&self.name) {
+            true => [].iter(),
+            false => PAUSES.iter(),
+        };
         loop {
-            let (name, holder) = (name_bytes(&self.name), self.holder.into());
-            let renewed = self.shared.renew(name, holder, as_micros(ttl)).await;
+            let renewal = HoldRenewal {
+                name: name_bytes(&self.name).to_vec(),
+                holder: self.holder.into(),
+                ttl: as_micros(ttl),
+                is_shared,
+            };
+            let renewed = self.shared.renew(renewal).await;
             match renewed.map_err(SqlError::into_lock_error)? {
                 Renewed::At(sent) => return Ok(Some(sent)),
                 Renewed::Lost => return Ok(None),
                 Renewed::Locked => {}
             }
             let Some(pause) = pauses.next() else {
+                locked_rows.insert(&self.name);
                 let message = "the lock's row is locked by others: see which transaction keeps it";
                 return Err(Error::new(ErrorKind::Unavailable, message));
             };
             sleep(Duration::from_millis(*pause)).await;
         }
-    }
-
-    /// The same for one who shares the name.
-    async fn renew_shared(&self, ttl: Duration) -> Result<Option<SentAt>> {
-        let sql = self.shared.statements.renew_shared(&self.name, self.holder, ttl);
-        // Whoever calls decides how long to wait.
-        let (sent, rows) = self.shared.keep(&sql, None).await?;
-        Ok(flags(&rows).0.then_some(sent))
     }
 
     async fn try_downgrade(&self, ttl: Duration) -> Result<Renewal> {
@@ -176,7 +178,7 @@ impl LeaseHold {
             .shared
             .statements
             .downgrade(&self.name, self.holder, self.token, ttl);
-        let (sent, rows) = self.shared.keep(&sql, self.shared.limit()).await?;
+        let (sent, rows) = self.shared.keep(&self.name, &sql).await?;
         let (was_there, is_wanted) = flags(&rows);
         if !was_there {
             return Ok(Renewal::Lost);
@@ -206,7 +208,7 @@ impl LeaseHold {
 
     async fn raise_shared(&self, token: FencingToken) -> Result<bool> {
         let sql = self.shared.statements.raise_shared(&self.name, self.holder, token);
-        let (_, rows) = self.shared.keep(&sql, self.shared.limit()).await?;
+        let (_, rows) = self.shared.keep(&self.name, &sql).await?;
         Ok(flags(&rows).0)
     }
 

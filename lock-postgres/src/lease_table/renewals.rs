@@ -34,10 +34,19 @@ struct Queue {
 
 #[derive(Debug)]
 struct Entry {
-    name: Vec<u8>,
-    holder: Id,
-    ttl: i64,
+    renewal: HoldRenewal,
     answer: oneshot::Sender<Result<Renewed, SqlError>>,
+}
+
+/// What is to be renewed.
+#[derive(Debug)]
+pub(super) struct HoldRenewal {
+    pub(super) name: Vec<u8>,
+    pub(super) holder: Id,
+    /// In microseconds.
+    pub(super) ttl: i64,
+    /// Whether it shares the name.
+    pub(super) is_shared: bool,
 }
 
 /// The answer to a renewal.
@@ -64,18 +73,13 @@ impl Renewals {
 }
 
 impl Shared {
-    /// Renews an exclusive hold, together with others. Waits for as long as the caller does.
+    /// Renews a hold, together with others. Waits for as long as the caller does.
     ///
     /// # Cancel safety
     /// May be dropped at any point: it is then renewed or not.
-    pub(super) async fn renew(self: &Arc<Self>, name: &[u8], holder: Id, ttl: i64) -> Result<Renewed, SqlError> {
+    pub(super) async fn renew(self: &Arc<Self>, renewal: HoldRenewal) -> Result<Renewed, SqlError> {
         let (answer, answered) = oneshot::channel();
-        let entry = Entry {
-            name: name.to_vec(),
-            holder,
-            ttl,
-            answer,
-        };
+        let entry = Entry { renewal, answer };
         let here = runtime::Handle::current();
         if self.renewals.push(entry, here.id()) {
             let shared = self.clone();
@@ -94,17 +98,14 @@ impl Shared {
             let is_locked = queue.locked_at.is_some_and(|at| at.elapsed() < AFTER_LOCKED);
             (std::mem::take(&mut queue.waiting), is_locked)
         };
-        let mut entries = entries.into_iter();
-        let batches = std::iter::from_fn(|| {
-            let batch: Vec<_> = entries.by_ref().take(AT_ONCE).collect();
-            (!batch.is_empty()).then_some(batch)
-        });
+        let (shared, alone): (Vec<_>, Vec<_>) = entries.into_iter().partition(|entry| entry.renewal.is_shared);
+        let batches = [batches(alone), batches(shared)].into_iter().flatten();
         let sent = batches.map(|batch| async {
             let renewed = self.renew_batch(&batch, is_locked).await;
             for entry in batch {
                 // Whoever has left needs no answer.
                 let _ = entry.answer.send(match &renewed {
-                    Ok((sent, rows)) => Ok(renewed_of(entry.holder, *sent, rows)),
+                    Ok((sent, rows)) => Ok(renewed_of(entry.renewal.holder, *sent, rows)),
                     Err(error) => Err(error.clone()),
                 });
             }
@@ -112,14 +113,19 @@ impl Shared {
         futures_util::future::join_all(sent).await;
     }
 
-    /// The ids of which something is said, and whether they were renewed.
+    /// The ids of which something is said, and whether they were renewed. All are of one kind.
     async fn renew_batch(&self, batch: &[Entry], is_locked: bool) -> Result<(SentAt, Vec<(Id, bool)>), SqlError> {
-        let names: Vec<_> = batch.iter().map(|entry| entry.name.as_slice()).collect();
-        let holders: Vec<_> = batch.iter().map(|entry| entry.holder).collect();
-        let ttls: Vec<_> = batch.iter().map(|entry| entry.ttl).collect();
-        let mut statement = match is_locked {
-            true => &self.statements.renew_unlocked,
+        let renewals = || batch.iter().map(|entry| &entry.renewal);
+        let names: Vec<_> = renewals().map(|renewal| renewal.name.as_slice()).collect();
+        let holders: Vec<_> = renewals().map(|renewal| renewal.holder).collect();
+        let ttls: Vec<_> = renewals().map(|renewal| renewal.ttl).collect();
+        let statements = match renewals().any(|renewal| renewal.is_shared) {
+            true => &self.statements.renew_shared,
             false => &self.statements.renew,
+        };
+        let mut statement = match is_locked {
+            true => &statements.unlocked,
+            false => &statements.waiting,
         };
         let mut repeated = 0;
         loop {
@@ -137,7 +143,7 @@ impl Shared {
                 // One of many must not keep the others from being renewed.
                 Err(error) if (error.is_locked() || error.is_transient()) && repeated == 0 => {
                     self.renewals.0.lock().locked_at = Some(Instant::now());
-                    statement = &self.statements.renew_unlocked;
+                    statement = &statements.unlocked;
                 }
                 Err(error) if error.is_unprepared() && repeated == 0 => {}
                 // The server had closed it while it was idle.
@@ -149,6 +155,15 @@ impl Shared {
             repeated += 1;
         }
     }
+}
+
+/// As many at once as one statement takes.
+fn batches(entries: Vec<Entry>) -> impl Iterator<Item = Vec<Entry>> {
+    let mut entries = entries.into_iter();
+    std::iter::from_fn(move || {
+        let batch: Vec<_> = entries.by_ref().take(AT_ONCE).collect();
+        (!batch.is_empty()).then_some(batch)
+    })
 }
 
 /// What the rows say of this id.

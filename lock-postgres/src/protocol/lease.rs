@@ -10,7 +10,7 @@
 
 use tokio_postgres::types::Type;
 
-use super::{EARLIER_CLOCK, IS_LIVE, MARK, NOBODY, NOW, in_micros, micros};
+use super::{EARLIER_CLOCK, IS_LIVE, LONG_AGO, MARK, NEXT_PLACE, NOBODY, NOW, in_micros, micros};
 use crate::connection::Statement;
 use crate::names::quoted;
 
@@ -28,10 +28,9 @@ pub(crate) struct LeaseStatements {
     pub(crate) queue: Statement,
     /// Takes a free name if nobody before this place waits; otherwise refreshes the place.
     pub(crate) turn: Statement,
-    /// Renews many holds. Returns those that it renewed, and those that it could not lock.
-    pub(crate) renew: Statement,
-    /// The same without waiting for rows that somebody else has locked.
-    pub(crate) renew_unlocked: Statement,
+    pub(crate) renew: Renewals,
+    /// The same of holds that share their names.
+    pub(crate) renew_shared: Renewals,
     /// Ends a hold, and says whether somebody waits.
     pub(crate) release: Statement,
     /// Ends whatever an id has, its place in the queue included.
@@ -47,6 +46,14 @@ pub(crate) struct LeaseStatements {
     pub(crate) list: Statement,
     /// Ends a hold that lasts longer than its term, because the clock was set back, when that term is over.
     pub(crate) cut: Statement,
+}
+
+/// Two statements that renew many holds. They return those that they renewed, and those that they could not lock.
+#[derive(Debug)]
+pub(crate) struct Renewals {
+    pub(crate) waiting: Statement,
+    /// Waits for no row that somebody else has locked.
+    pub(crate) unlocked: Statement,
 }
 
 /// The server's clock in microseconds since 1970, or what stands for it: parameter 6.
@@ -88,8 +95,14 @@ impl LeaseStatements {
                 turn(&leases, &waiters),
                 &[&takes()[..], &[Type::INT8, Type::INT8]].concat(),
             ),
-            renew: statement(renew(&leases, ""), &renewals()),
-            renew_unlocked: statement(renew(&leases, "SKIP LOCKED"), &renewals()),
+            renew: Renewals {
+                waiting: statement(renew(&leases, ""), &renewals()),
+                unlocked: statement(renew(&leases, "SKIP LOCKED"), &renewals()),
+            },
+            renew_shared: Renewals {
+                waiting: statement(renew_shared(&leases, &holders, ""), &renewals()),
+                unlocked: statement(renew_shared(&leases, &holders, "SKIP LOCKED"), &renewals()),
+            },
             release: statement(release(&leases), &[&id[..], &[Type::INT8]].concat()),
             end: statement(end(&leases, &waiters), &id),
             raise: statement(raise(&leases), &[&id[..], &[Type::INT8]].concat()),
@@ -104,6 +117,11 @@ impl LeaseStatements {
             holders,
             waiters,
         }
+    }
+
+    /// Fails at once if somebody has locked the row of a name.
+    pub(crate) fn lock_at_once(&self, name: &str) -> String {
+        format!("SELECT FROM {} WHERE name={name} FOR NO KEY UPDATE NOWAIT", self.leases)
     }
 
     /// Calls the first two who wait for a name: the one whose turn it is, and a stand-by.
@@ -230,17 +248,21 @@ fn ask(leases: &str) -> String {
 }
 
 /// A name that was released while this waited for its row is free: its release has called nobody, so nobody must wait for it.
+///
+/// The commit waits for no disk, so a crash may undo it. The entry goes with the place, and the clock is past that place by then: a
+/// waiter that still has it is the only one.
 fn queue(leases: &str, waiters: &str) -> String {
     let lasts = micros("$4");
     format!(
         "WITH c AS MATERIALIZED (SELECT set_config('synchronous_commit','off',true)),\
-         l AS (UPDATE {leases} SET wanted=GREATEST({MARK},{NOW}+{lasts}),last_place=last_place+1 FROM c \
+         l AS (UPDATE {leases} SET wanted=GREATEST({MARK},{NOW}+{lasts}),last_place={NEXT_PLACE} FROM c \
          WHERE name=$1 AND (expires>clock_timestamp() OR {MARK}>{NOW}) AND NOT $2=ANY(dead) RETURNING last_place) \
          INSERT INTO {waiters} (name,place,holder,channel,kind,permits,\"of\",label,since,expires) \
          SELECT $1,last_place,$2,$5,$6,$7,$8,$3,{NOW},{NOW}+{lasts} FROM l RETURNING place"
     )
 }
 
+/// It locks the name's row before its entry, as all that ends an id does.
 fn turn(leases: &str, waiters: &str) -> String {
     let (grant, lasts, refusal) = (granted(), micros("$9"), refusal());
     format!(
@@ -249,9 +271,10 @@ fn turn(leases: &str, waiters: &str) -> String {
          AND NOT EXISTS (SELECT FROM {waiters} w WHERE w.name=$1 AND w.place<$8 AND w.holder<>$2 AND {IS_LIVE}) \
          RETURNING token),\
          d AS (DELETE FROM {waiters} WHERE name=$1 AND holder=$2 AND EXISTS (SELECT FROM g)),\
+         e AS (UPDATE {leases} SET wanted=GREATEST({MARK},{NOW}+{lasts}) WHERE name=$1 AND NOT EXISTS (SELECT FROM g) \
+         AND EXISTS (SELECT FROM {waiters} WHERE name=$1 AND place=$8 AND holder=$2) RETURNING 1),\
          u AS (UPDATE {waiters} SET expires={NOW}+{lasts} WHERE name=$1 AND place=$8 AND holder=$2 \
-         AND NOT EXISTS (SELECT FROM g) RETURNING 1),\
-         e AS (UPDATE {leases} SET wanted=GREATEST({MARK},{NOW}+{lasts}) WHERE name=$1 AND EXISTS (SELECT FROM u) RETURNING 1) \
+         AND EXISTS (SELECT FROM e) RETURNING 1) \
          SELECT (SELECT token FROM g),{refusal},(SELECT count(*) FROM u)>0,\
          (SELECT set_config('synchronous_commit','off',true) WHERE NOT EXISTS (SELECT FROM g)) FROM {leases} WHERE name=$1"
     )
@@ -281,18 +304,50 @@ fn renew(leases: &str, skip: &str) -> String {
     )
 }
 
+/// The names' rows are locked in order, and each before those who share it. It moves their ends only forward: those who have come or left
+/// since the statement began are not in what it reads.
+fn renew_shared(leases: &str, holders: &str, skip: &str) -> String {
+    let ttl = micros("r.ttl");
+    let is_shared = format!("l.kind<>0 AND l.expires>{NOW}");
+    let is_there = format!("{is_shared} AND h.expires>{NOW}");
+    let all = format!("r JOIN {leases} l ON l.name=r.name JOIN {holders} h ON h.name=r.name AND h.holder=r.holder");
+    let lock = match skip {
+        "" => format!(
+            "{leases} l WHERE l.name IN (SELECT name FROM r) AND {is_shared} ORDER BY l.name FOR NO KEY UPDATE OF l"
+        ),
+        skip => format!("{all} WHERE {is_there} FOR NO KEY UPDATE OF l,h {skip}"),
+    };
+    let (columns, and_locked) = match skip {
+        "" => ("l.name", ""),
+        _ => ("l.name,h.holder", " AND f.holder=r.holder"),
+    };
+    format!(
+        "WITH r AS MATERIALIZED (SELECT name,holder,max(ttl) AS ttl FROM unnest($1,$2,$3) AS r(name,holder,ttl) GROUP BY name,holder),\
+         f AS MATERIALIZED (SELECT {columns} FROM {lock}),\
+         u AS (UPDATE {holders} h SET term=GREATEST(h.term,{ttl}),\
+         expires=GREATEST(LEAST(h.expires,clock_timestamp()+h.term),{NOW}+{ttl}) FROM r JOIN f ON f.name=r.name{and_locked} \
+         WHERE h.name=r.name AND h.holder=r.holder AND h.expires>{NOW} RETURNING h.name,h.holder,h.term,h.expires),\
+         e AS (UPDATE {leases} l SET term=GREATEST(l.term,n.term),\
+         expires=GREATEST(LEAST(l.expires,clock_timestamp()+l.term),n.ends) \
+         FROM (SELECT name,max(term) AS term,max(expires) AS ends FROM u GROUP BY name) n WHERE l.name=n.name) \
+         SELECT holder,true FROM u UNION ALL SELECT r.holder,false FROM {all} \
+         WHERE {is_there} AND NOT EXISTS (SELECT FROM u WHERE u.name=r.name AND u.holder=r.holder)"
+    )
+}
+
+/// A name that is free has always been: if the clock is set back, it stays so.
 fn release(leases: &str) -> String {
     let rest = micros("$3");
     format!(
         "UPDATE {leases} SET holder=CASE WHEN $3>0 THEN {NOBODY} END,label=CASE WHEN $3>0 THEN label END,\
-         term=CASE WHEN $3>0 THEN {rest} ELSE term END,expires={NOW}+{rest} \
+         term=CASE WHEN $3>0 THEN {rest} ELSE term END,expires=CASE WHEN $3>0 THEN {NOW}+{rest} ELSE {LONG_AGO} END \
          WHERE name=$1 AND holder=$2 AND kind=0 AND expires>{NOW} RETURNING {MARK}>{NOW}"
     )
 }
 
 fn end(leases: &str, waiters: &str) -> String {
     format!(
-        "WITH x AS (UPDATE {leases} SET holder=NULL,label=NULL,expires={NOW} WHERE name=$1 AND {IS_MINE} RETURNING {MARK}>{NOW} AS w),\
+        "WITH x AS (UPDATE {leases} SET holder=NULL,label=NULL,expires={LONG_AGO} WHERE name=$1 AND {IS_MINE} RETURNING {MARK}>{NOW} AS w),\
          d AS (DELETE FROM {waiters} WHERE name=$1 AND holder=$2 RETURNING 1) \
          SELECT EXISTS (SELECT FROM x),EXISTS (SELECT FROM x WHERE w) OR EXISTS (SELECT FROM d)"
     )
@@ -312,7 +367,7 @@ fn revoke(leases: &str) -> String {
     format!(
         "WITH was AS MATERIALIZED (SELECT {rest} AS rest FROM {leases} WHERE {is_it} FOR UPDATE),\
          u AS (UPDATE {leases} SET holder=CASE WHEN $3 THEN NULL ELSE $4 END,label=CASE WHEN $3 THEN NULL ELSE label END,\
-         expires=CASE WHEN $3 THEN {NOW} ELSE expires END WHERE {is_it} AND EXISTS (SELECT FROM was) RETURNING {MARK}>{NOW} AS w) \
+         expires=CASE WHEN $3 THEN {LONG_AGO} ELSE expires END WHERE {is_it} AND EXISTS (SELECT FROM was) RETURNING {MARK}>{NOW} AS w) \
          SELECT rest,EXISTS (SELECT FROM u WHERE w) FROM was"
     )
 }

@@ -15,7 +15,7 @@ use lock_core::{FencingToken, LockName};
 
 use super::lease::LeaseStatements;
 use super::terms::{Kind, LeaseTerms, as_micros};
-use super::{EARLIER_CLOCK, IS_LIVE, MARK, NO_PLACE, NOW, in_micros, micros};
+use super::{EARLIER_CLOCK, IS_LIVE, LONG_AGO, MARK, NEXT_PLACE, NO_PLACE, NOBODY, NOW, in_micros, micros};
 use crate::names::{Id, literal, literal_or_null, name_bytes};
 
 /// The entry in the queue that a request leaves if it is refused.
@@ -23,6 +23,15 @@ use crate::names::{Id, literal, literal_or_null, name_bytes};
 pub(crate) struct Entry<'a> {
     pub(crate) channel: &'a str,
     pub(crate) lasts: i64,
+}
+
+/// How whatever an id has is ended.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct End {
+    /// It leaves a tombstone, so that the server refuses requests of this id that come later.
+    pub(crate) buries: bool,
+    /// The name stays taken for so long.
+    pub(crate) keep_for: Option<Duration>,
 }
 
 impl LeaseStatements {
@@ -84,8 +93,8 @@ impl LeaseStatements {
             let refused = format!("NOT {is_granted}");
             format!(
                 "UPDATE {waiters} SET expires={until} WHERE name={name} AND holder={id} AND place={place} AND {refused};\
-                 WITH p AS (UPDATE {leases} SET wanted=GREATEST({MARK},{until}),last_place=last_place+CASE WHEN \
-                 EXISTS (SELECT FROM {waiters} WHERE name={name} AND holder={id} AND place={place}) THEN 0 ELSE 1 END \
+                 WITH p AS (UPDATE {leases} SET wanted=GREATEST({MARK},{until}),last_place=CASE WHEN \
+                 EXISTS (SELECT FROM {waiters} WHERE name={name} AND holder={id} AND place={place}) THEN last_place ELSE {NEXT_PLACE} END \
                  WHERE name={name} AND {refused} AND NOT {id}=ANY(dead) RETURNING last_place) \
                  INSERT INTO {waiters} (name,place,holder,channel,kind,permits,\"of\",label,since,expires) \
                  SELECT {name},last_place,{id},'{channel}',{kind},{permits},{of},{label},{NOW},{until} FROM p \
@@ -122,22 +131,9 @@ impl LeaseStatements {
         )
     }
 
-    /// Renews a hold that shares its name. Says whether it was there.
-    pub(crate) fn renew_shared(&self, name: &LockName, holder: HolderId, ttl: Duration) -> String {
-        let Self { leases, holders, .. } = self;
-        let (name, id) = (literal(name_bytes(name)), Id::from(holder).literal());
-        let ttl = micros(&as_micros(ttl).to_string());
-        format!(
-            "{};UPDATE {holders} SET term=GREATEST(term,{ttl}),expires=GREATEST(expires,{NOW}+{ttl}) \
-             WHERE name={name} AND holder={id};{};SELECT 'polylock',EXISTS (SELECT FROM {holders} WHERE name={name} AND holder={id})",
-            self.lock(&name),
-            settle(leases, holders, &name)
-        )
-    }
-
-    /// Ends whatever this id has: as the exclusive holder, as a sharer, or in the queue. With `buries` it leaves a tombstone. Says
-    /// whether it was there, and whether somebody waits.
-    pub(crate) fn end_any(&self, name: &LockName, holder: HolderId, buries: bool) -> String {
+    /// Ends whatever this id has: as the exclusive holder, as a sharer, or in the queue. Says whether it was there, and whether somebody
+    /// waits.
+    pub(crate) fn end_any(&self, name: &LockName, holder: HolderId, how: End) -> String {
         let Self {
             leases,
             holders,
@@ -145,7 +141,7 @@ impl LeaseStatements {
             ..
         } = self;
         let (name, id) = (literal(name_bytes(name)), Id::from(holder).literal());
-        let bury = match buries {
+        let bury = match how.buries {
             true => {
                 let recent = format!("WHERE t>{NOW}-interval '1 h' AND i<>{id}");
                 format!(
@@ -156,9 +152,17 @@ impl LeaseStatements {
             }
             false => String::new(),
         };
+        // Only an exclusive hold has a minimum.
+        let freed = match how.keep_for.filter(|keep| !keep.is_zero()) {
+            None => format!("holder=NULL,label=NULL,expires={LONG_AGO}"),
+            Some(keep) => {
+                let rest = micros(&as_micros(keep).to_string());
+                format!("holder={NOBODY},term={rest},expires={NOW}+{rest}")
+            }
+        };
         format!(
             "{};{bury}DELETE FROM {waiters} WHERE name={name} AND holder={id};\
-             WITH x AS (UPDATE {leases} SET holder=NULL,label=NULL,expires={NOW} \
+             WITH x AS (UPDATE {leases} SET {freed} \
              WHERE name={name} AND holder={id} AND kind=0 AND expires>{NOW} RETURNING 1),\
              y AS (DELETE FROM {holders} WHERE name={name} AND holder={id} RETURNING 1) \
              SELECT 'polylock',EXISTS (SELECT FROM x) OR EXISTS (SELECT FROM y),{MARK}>{NOW} FROM {leases} WHERE name={name};{}",
@@ -223,8 +227,8 @@ impl LeaseStatements {
 /// A name that is shared lasts as long as the last of those who share it, and is free without them.
 fn settle(leases: &str, holders: &str, name: &str) -> String {
     format!(
-        "UPDATE {leases} l SET expires=COALESCE(h.ends,{NOW}),term=COALESCE(h.longest,l.term) \
+        "UPDATE {leases} l SET expires=COALESCE(h.ends,{LONG_AGO}),term=COALESCE(h.longest,l.term) \
          FROM (SELECT max(expires) AS ends,max(term) AS longest FROM {holders} WHERE name={name}) h \
-         WHERE l.name={name} AND l.kind<>0 AND l.expires>{NOW} AND l.expires<>COALESCE(h.ends,{NOW})"
+         WHERE l.name={name} AND l.kind<>0 AND l.expires>{NOW} AND l.expires<>COALESCE(h.ends,{LONG_AGO})"
     )
 }

@@ -30,7 +30,7 @@ fn a_release_touches_its_own_hold_and_says_whether_somebody_waits() {
         format!(
             "UPDATE \"t_leases\" SET holder=CASE WHEN $3>0 THEN '00000000-0000-0000-0000-000000000000'::uuid END,\
              label=CASE WHEN $3>0 THEN label END,term=CASE WHEN $3>0 THEN ($3*interval '1 microsecond') ELSE term END,\
-             expires=statement_timestamp()+($3*interval '1 microsecond') \
+             expires=CASE WHEN $3>0 THEN statement_timestamp()+($3*interval '1 microsecond') ELSE '-infinity'::timestamptz END \
              WHERE name=$1 AND holder=$2 AND kind=0 AND expires>statement_timestamp() RETURNING {WANTED}>statement_timestamp()"
         )
     );
@@ -38,12 +38,12 @@ fn a_release_touches_its_own_hold_and_says_whether_somebody_waits() {
 
 #[test]
 fn a_renewal_moves_the_end_only_forward() {
-    let renew = statements().renew.sql;
+    let renew = statements().renew.waiting.sql;
     let end = "expires=GREATEST(LEAST(l.expires,clock_timestamp()+l.term),statement_timestamp()+(r.ttl*interval '1 microsecond'))";
     assert!(renew.contains(end), "{renew}");
     let mine = "WHERE l.name=r.name AND l.holder=r.holder AND l.kind=0 AND l.expires>statement_timestamp()";
     assert!(renew.contains(mine) && !renew.contains("SKIP LOCKED"), "{renew}");
-    let unlocked = statements().renew_unlocked.sql;
+    let unlocked = statements().renew.unlocked.sql;
     assert!(
         unlocked.contains(mine) && unlocked.contains("FOR NO KEY UPDATE OF l SKIP LOCKED"),
         "{unlocked}"

@@ -1,7 +1,7 @@
 //! A server whose clock is set.
 
 use lock_core::backend::Mode::{Exclusive, Shared};
-use lock_core::backend::{ReleaseOutcome, Renewal};
+use lock_core::backend::{DistributedLock, ReleaseOptions, ReleaseOutcome, Renewal, Revoke, Revoked};
 use testbed::{Clock, Postgres};
 
 use super::support::*;
@@ -93,4 +93,34 @@ async fn marks_and_entries_from_before_a_step_keep_nobody_out() {
     assert_eq!(granted.release().await, ReleaseOutcome::Released);
     // A question of the waiter's that was under way may have come after the step: its mark lasts for seconds, and not an hour.
     until("passing", async || try_in(&backend, "a", Exclusive).await.is_some()).await;
+}
+
+#[testbed::test]
+async fn a_released_name_is_free_although_the_clock_is_set_back() {
+    let (fixture, clock) = with_a_clock().await;
+    let backend = fixture.backend();
+    for (name, mode) in [("alone", Exclusive), ("shared", Shared)] {
+        let held = try_in(&backend, name, mode).await.unwrap();
+        assert_eq!(held.release().await, ReleaseOutcome::Released);
+    }
+    let (request, _control) = options("abandoned", secs(60)).waits(false).start();
+    assert!(granted(backend.acquire(&request).await.unwrap()).is_some());
+    backend.abandon(&request).await.unwrap();
+    let revoked = grant(&backend, "revoked", secs(60)).await;
+    let was_held = backend.revoke(&name("revoked"), revoked.token(), Revoke::Now).await;
+    assert!(matches!(was_held.unwrap(), Revoked::Done { .. }));
+    let kept = grant(&backend, "a", secs(600)).await;
+    let how = ReleaseOptions::default().keep_for(secs(60));
+    assert_eq!(kept.hold.release(how).await.unwrap(), ReleaseOutcome::Released);
+    clock.set(-HOUR_NANOS).unwrap();
+    let other = fixture.backend();
+    for name in ["alone", "shared", "abandoned", "revoked"] {
+        assert!(
+            acquire(&other, options(name, secs(60)).waits(false)).await.is_some(),
+            "{name:?} looks held"
+        );
+    }
+    // A minimum is kept, and for no longer than it lasts.
+    assert!(try_in(&other, "a", Exclusive).await.is_none());
+    assert!(rest(&fixture).await <= 60);
 }

@@ -1,22 +1,15 @@
 //! Requests that the server executes after their caller has given them up.
 
-use lock_core::backend::{DistributedLock, ReleaseOutcome};
+use lock_core::backend::{DistributedLock, ReleaseOptions, ReleaseOutcome};
 
 use super::support::*;
-
-/// Locks the row of "a" in a transaction of the observer's.
-const LOCK: &str = "BEGIN;SELECT FROM {}_leases WHERE name='a' FOR UPDATE";
 
 #[testbed::test]
 async fn an_acquire_that_waits_for_its_row_takes_nothing_once_it_was_abandoned() {
     let fixture = Fixture::shared().await;
     let (asks, abandons) = (fixture.backend(), fixture.backend());
     grant(&asks, "a", secs(60)).await.release().await;
-    let locking = fixture.observer().await;
-    locking
-        .batch_execute(&LOCK.replace("{}", &fixture.table))
-        .await
-        .unwrap();
+    let locking = fixture.lock_row("a").await;
     let (request, control) = options("a", secs(60)).waits(false).start();
     let asking = begin(&asks, &request);
     until("asking", async || fixture.waiting_for_rows().await == 1).await;
@@ -43,11 +36,7 @@ async fn an_unanswered_acquire_is_buried_and_comes_to_nothing() {
         .with_response_timeout(std::time::Duration::from_millis(500));
     let backend = lock_postgres::LeaseTableBackend::new(config).unwrap();
     grant(&backend, "a", secs(60)).await.release().await;
-    let locking = fixture.observer().await;
-    locking
-        .batch_execute(&LOCK.replace("{}", &fixture.table))
-        .await
-        .unwrap();
+    let locking = fixture.lock_row("a").await;
     let (request, _control) = options("a", secs(60)).waits(false).start();
     let unanswered = soon(backend.acquire(&request)).await.unwrap_err();
     assert!(
@@ -92,11 +81,7 @@ async fn an_entry_of_an_abandoned_request_keeps_nobody_waiting() {
     let fixture = Fixture::shared().await;
     let backend = fixture.backend();
     let held = grant(&backend, "a", secs(60)).await;
-    let locking = fixture.observer().await;
-    locking
-        .batch_execute(&LOCK.replace("{}", &fixture.table))
-        .await
-        .unwrap();
+    let locking = fixture.lock_row("a").await;
     let (request, _control) = options("a", secs(60)).start();
     let queueing = begin(&backend, &request);
     until("entering the queue", async || fixture.waiting_for_rows().await == 1).await;
@@ -113,4 +98,69 @@ async fn an_entry_of_an_abandoned_request_keeps_nobody_waiting() {
     }
     assert_eq!(fixture.number("SELECT count(*) FROM {}_waiters").await, 0);
     assert_eq!(held.release().await, ReleaseOutcome::Released);
+}
+
+/// As all that ends an id does. In another order two of them could wait for each other.
+#[testbed::test]
+async fn a_waiter_that_asks_locks_the_name_s_row_before_its_entry() {
+    let fixture = Fixture::shared().await;
+    let held = grant(&fixture.backend(), "a", secs(60)).await;
+    let waits = fixture.backend();
+    let (request, _control) = options("a", secs(60)).start();
+    let waiting = begin(&waits, &request);
+    until("queueing", async || {
+        fixture.number("SELECT count(*) FROM {}_waiters").await == 1
+    })
+    .await;
+    let locking = fixture.lock_row("a").await;
+    until("asking again", async || fixture.waiting_for_rows().await == 1).await;
+    let delete = format!(
+        "SET LOCAL lock_timeout='200ms';DELETE FROM {}_waiters WHERE name='a'",
+        fixture.table
+    );
+    locking.batch_execute(&delete).await.expect("the entry is not locked");
+    locking.batch_execute("ROLLBACK").await.unwrap();
+    assert_eq!(held.release().await, ReleaseOutcome::Released);
+    assert!(granted(soon(waiting).await.unwrap().unwrap()).is_some());
+}
+
+#[testbed::test]
+async fn a_release_whose_tombstone_is_refused_has_released_nothing() {
+    let fixture = Fixture::shared().await;
+    let config = fixture
+        .config()
+        .with_response_timeout(std::time::Duration::from_millis(500));
+    let backend = lock_postgres::LeaseTableBackend::new(config).unwrap();
+    grant(&backend, "a", secs(60)).await.release().await;
+    let locking = fixture.lock_row("a").await;
+    let (request, _control) = options("a", secs(60)).waits(false).start();
+    soon(backend.acquire(&request)).await.unwrap_err();
+    locking.batch_execute("COMMIT").await.unwrap();
+    // The same id again: this time with an answer, and over another connection.
+    let mut hold = None;
+    while hold.is_none() {
+        hold = backend.acquire(&request).await.ok().and_then(granted);
+    }
+    let hold = hold.expect("it was granted");
+    let refuse = "CREATE FUNCTION {}_refuse() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RAISE 'no tombstone'; END$$;\
+                  CREATE TRIGGER refuse BEFORE UPDATE OF dead ON {}_leases FOR EACH ROW EXECUTE FUNCTION {}_refuse()";
+    let run = async |sql: &str| {
+        let sql = sql.replace("{}", &fixture.table);
+        locking.batch_execute(&sql).await.unwrap();
+    };
+    run(refuse).await;
+    let kept = ReleaseOptions::default().keep_for(secs(3600));
+    let error = hold.release(kept).await.unwrap_err();
+    let held = format!("SELECT count(*) FROM {{}}_leases WHERE holder='{}'", request.holder());
+    assert!(error.is_not_executed(), "{error}");
+    assert_eq!(fixture.number(&held).await, 1, "the release was executed after all");
+    run("DROP TRIGGER refuse ON {}_leases;DROP FUNCTION {}_refuse()").await;
+    assert_eq!(hold.release(kept).await.unwrap(), ReleaseOutcome::Released);
+    assert_eq!(fixture.number(&held).await, 0);
+    assert!(
+        acquire(&fixture.backend(), options("a", secs(60)).waits(false))
+            .await
+            .is_none(),
+        "the name is kept"
+    );
 }

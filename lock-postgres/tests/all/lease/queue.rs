@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lock_core::Locker;
-use lock_core::backend::DistributedLock;
+use lock_core::backend::{DistributedLock, ReleaseOptions, ReleaseOutcome};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
@@ -131,4 +131,65 @@ async fn behind_a_pooler_of_transactions_a_waiter_asks_and_needs_no_call() {
     .await;
     held.release().await;
     assert!(granted(soon(waiting).await.unwrap().unwrap()).is_some());
+}
+
+/// A name that was freed has called nobody who was not in the queue.
+#[testbed::test]
+async fn nobody_queues_for_a_name_that_was_freed_meanwhile() {
+    let fixture = Fixture::shared().await;
+    let held = grant(&fixture.backend(), "a", secs(60)).await;
+    let locking = fixture.lock_row("a").await;
+    let backend = fixture.backend();
+    let (request, _control) = options("a", secs(60)).start();
+    let waiting = begin(&backend, &request);
+    until("queueing", async || fixture.waiting_for_rows().await == 1).await;
+    let free = "UPDATE {}_leases SET holder=NULL,expires=clock_timestamp() WHERE name='a';COMMIT";
+    locking
+        .batch_execute(&free.replace("{}", &fixture.table))
+        .await
+        .unwrap();
+    assert!(granted(soon(waiting).await.unwrap().unwrap()).is_some());
+    assert_eq!(fixture.number("SELECT last_place FROM {}_leases").await, 0, "it queued");
+    drop(held);
+}
+
+/// An entry is committed without waiting for the disk.
+#[testbed::test]
+async fn a_place_that_a_crash_undid_is_not_given_again() {
+    let fixture = Fixture::shared().await;
+    let held = grant(&fixture.backend(), "a", secs(60)).await;
+    let places = "SELECT max(place) FROM {}_waiters";
+    let queued = async |count| {
+        until("queueing", async || {
+            fixture.number("SELECT count(*) FROM {}_waiters").await == count
+        })
+        .await;
+        fixture.number(places).await
+    };
+    let backends = [fixture.backend(), fixture.backend()];
+    let requests: Vec<_> = (0..2).map(|_| options("a", secs(60)).start()).collect();
+    let mut waiting = vec![begin(&backends[0], &requests[0].0)];
+    let before = queued(1).await;
+    let crash = "BEGIN;UPDATE {}_leases SET last_place=0,wanted='-infinity';DELETE FROM {}_waiters;COMMIT";
+    fixture
+        .observer()
+        .await
+        .batch_execute(&crash.replace("{}", &fixture.table))
+        .await
+        .unwrap();
+    waiting.push(begin(&backends[1], &requests[1].0));
+    // The first one finds that it has no entry any more, and enters again.
+    assert!(queued(2).await > before);
+    let least = fixture.number("SELECT min(place) FROM {}_waiters").await;
+    assert!(least > before, "the place {least} was given twice");
+    assert_eq!(held.release().await, ReleaseOutcome::Released);
+    let (mut tokens, mut left) = (Vec::new(), waiting);
+    while !left.is_empty() {
+        let (attempt, _, others) = soon(futures_util::future::select_all(left)).await;
+        let hold = granted(attempt.unwrap().unwrap()).expect("it is granted");
+        tokens.push(hold.token());
+        hold.release(ReleaseOptions::default()).await.unwrap();
+        left = others;
+    }
+    assert!(tokens.len() == 2 && tokens.is_sorted(), "{tokens:?}");
 }

@@ -1,7 +1,8 @@
 //! Many renewals in one statement.
 
 use futures_util::future::join_all;
-use lock_core::backend::{ReleaseOutcome, Renewal};
+use lock_core::backend::Mode::Shared;
+use lock_core::backend::{DistributedLock, ReleaseOutcome, Renewal};
 
 use super::support::*;
 
@@ -69,4 +70,96 @@ async fn a_lost_hold_and_a_locked_row_keep_no_other_from_being_renewed() {
         Renewal::Renewed(_)
     ));
     assert_eq!(held[1].release().await, ReleaseOutcome::AlreadyLost);
+}
+
+#[testbed::test]
+async fn those_of_readers_are_one_statement_too() {
+    let fixture = Fixture::shared().await;
+    let backend = fixture.backend();
+    let names: Vec<_> = (0..1100).map(|number| format!("n{number}")).collect();
+    let held = join_all(names.iter().map(|name| try_in(&backend, name, Shared))).await;
+    let renewed = join_all(held.iter().flatten().map(|held| held.hold.renew(secs(7200)))).await;
+    assert_eq!(renewed.len(), 1100);
+    assert!(
+        renewed
+            .into_iter()
+            .all(|renewed| matches!(renewed.unwrap(), Renewal::Renewed(_)))
+    );
+    assert_eq!(fixture.number(RENEWING).await, 2, "1,000 and 100");
+    let together = "SELECT count(*) FROM {}_holders WHERE expires>now()+interval '1 h'";
+    assert_eq!(fixture.number(together).await, 1100);
+}
+
+#[testbed::test]
+async fn a_lost_reader_and_a_locked_row_keep_no_other_from_being_renewed() {
+    let fixture = Fixture::shared().await;
+    let backend = fixture.backend();
+    let held = join_all(["a", "b", "c", "d"].map(|name| try_in(&backend, name, Shared))).await;
+    let held: Vec<_> = held.into_iter().flatten().collect();
+    let (of_name, of_holder) = (fixture.observer().await, fixture.observer().await);
+    for (observer, sql) in [
+        (&of_name, "DELETE FROM {}_holders WHERE name='b'"),
+        (&of_name, "BEGIN;SELECT FROM {}_leases WHERE name='c' FOR UPDATE"),
+        (&of_holder, "BEGIN;SELECT FROM {}_holders WHERE name='d' FOR UPDATE"),
+    ] {
+        observer
+            .batch_execute(&sql.replace("{}", &fixture.table))
+            .await
+            .unwrap();
+    }
+    let renewed = join_all(held.iter().map(|held| held.hold.renew(secs(60)))).await;
+    assert!(matches!(renewed[0], Ok(Renewal::Renewed(_))), "{renewed:?}");
+    assert!(matches!(renewed[1], Ok(Renewal::Lost)), "{renewed:?}");
+    for locked in &renewed[2..] {
+        let locked = locked.as_ref().unwrap_err();
+        assert!(
+            locked.is_retryable() && locked.to_string().contains("locked"),
+            "{locked}"
+        );
+    }
+    for observer in [&of_name, &of_holder] {
+        observer.batch_execute("COMMIT").await.unwrap();
+    }
+    for held in &held[2..] {
+        assert!(matches!(held.hold.renew(secs(60)).await.unwrap(), Renewal::Renewed(_)));
+    }
+}
+
+/// One after the other, they would wait for the row for a second each.
+#[testbed::test]
+async fn many_readers_of_a_locked_name_cost_no_other_hold_its_ttl() {
+    let fixture = Fixture::shared().await;
+    let backend = fixture.backend();
+    let held = join_all((0..20).map(|_| try_in(&backend, "a", Shared))).await;
+    let other = acquire(&backend, options("b", secs(10)).mode(Shared).waits(false)).await;
+    let other = other.expect("the name is free");
+    let locking = fixture.lock_row("a").await;
+    let renewals = held.iter().flatten().map(|held| held.hold.renew(secs(60)));
+    let (locked, renewed) = tokio::join!(join_all(renewals), other.hold.renew(secs(10)));
+    assert!(locked.len() == 20 && locked.iter().all(Result::is_err), "{locked:?}");
+    assert!(matches!(renewed, Ok(Renewal::Renewed(_))), "{renewed:?}");
+    drop(locking);
+}
+
+/// A second for each of them is more than the server has for an answer.
+#[testbed::test]
+async fn requests_for_a_row_that_is_known_to_be_locked_delay_no_others() {
+    let fixture = Fixture::shared().await;
+    let config = fixture.config().with_response_timeout(secs(8));
+    let backend = lock_postgres::LeaseTableBackend::new(config).unwrap();
+    grant(&backend, "a", secs(60)).await.release().await;
+    let locking = fixture.lock_row("a").await;
+    let refused = async || {
+        let (request, _control) = options("a", secs(60)).waits(false).start();
+        let error = backend.acquire(&request).await.unwrap_err();
+        assert!(error.is_retryable() && error.is_not_executed(), "{error}");
+    };
+    refused().await;
+    let (_, other) = tokio::join!(
+        join_all((0..20).map(|_| refused())),
+        acquire(&backend, options("b", secs(60)).waits(false))
+    );
+    assert!(other.is_some());
+    locking.batch_execute("COMMIT").await.unwrap();
+    grant(&backend, "a", secs(60)).await.release().await;
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use lock_core::backend::Mode::{Exclusive, Shared};
-use lock_core::backend::{DistributedLock, Mode, Permits, ReleaseOutcome, Renewal, Revoke, Revoked};
+use lock_core::backend::{DistributedLock, Mode, Permits, ReleaseOptions, ReleaseOutcome, Renewal, Revoke, Revoked};
 
 use super::support::*;
 
@@ -97,4 +97,48 @@ async fn one_of_several_readers_is_revoked() {
     );
     assert!(matches!(one.hold.renew(secs(60)).await.unwrap(), Renewal::Lost));
     assert!(matches!(two.hold.renew(secs(60)).await.unwrap(), Renewal::Renewed(_)));
+}
+
+#[testbed::test]
+async fn a_minimum_is_kept_if_nobody_knows_whether_the_hold_was_downgraded() {
+    let fixture = Fixture::shared().await;
+    let held = grant(&fixture.backend(), "a", secs(60)).await;
+    let locking = fixture.lock_row("a").await;
+    held.hold.downgrade(secs(60)).await.unwrap_err();
+    locking.batch_execute("COMMIT").await.unwrap();
+    let kept = ReleaseOptions::default().keep_for(secs(3600));
+    assert_eq!(held.hold.release(kept).await.unwrap(), ReleaseOutcome::Released);
+    assert!(try_in(&fixture.backend(), "a", Exclusive).await.is_none());
+    let left = "SELECT extract(epoch from expires-now())::bigint FROM {}_leases WHERE holder IS NOT NULL";
+    assert!(fixture.number(left).await > 60);
+}
+
+/// Newcomers must not take the name before the one that was passed.
+#[testbed::test]
+async fn a_reader_that_passes_another_leaves_the_mark_that_keeps_newcomers_out() {
+    let fixture = Fixture::shared().await;
+    let writer = grant(&fixture.backend(), "a", secs(60)).await;
+    let (passed, passes) = (fixture.backend(), fixture.backend());
+    let mut waiting = Vec::new();
+    let mut controls = Vec::new();
+    for (number, backend) in [&passed, &passes].into_iter().enumerate() {
+        let (request, control) = options("a", secs(60)).mode(Shared).start();
+        waiting.push(begin(backend, &request));
+        controls.push(control);
+        until("queueing", async || {
+            usize::try_from(fixture.number("SELECT count(*) FROM {}_waiters").await) == Ok(number + 1)
+        })
+        .await;
+    }
+    // The first one hangs.
+    let first = waiting.remove(0);
+    first.abort();
+    drop((first.await, passed));
+    let lasts = "UPDATE {}_waiters SET expires=clock_timestamp()+interval '9 s' WHERE place=(SELECT min(place) FROM {}_waiters)";
+    let lasts = lasts.replace("{}", &fixture.table);
+    fixture.observer().await.batch_execute(&lasts).await.unwrap();
+    assert_eq!(writer.release().await, ReleaseOutcome::Released);
+    assert!(granted(soon(waiting.remove(0)).await.unwrap().unwrap()).is_some());
+    let marked = "SELECT count(*) FROM {}_leases WHERE wanted>'-infinity'";
+    assert_eq!(fixture.number(marked).await, 1);
 }

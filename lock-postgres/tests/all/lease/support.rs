@@ -94,6 +94,14 @@ impl Fixture {
         value.parse().expect("a number")
     }
 
+    /// Locks the row of a name, in a transaction of the client that it returns.
+    pub(super) async fn lock_row(&self, name: &str) -> Client {
+        let client = self.observer().await;
+        let lock = format!("BEGIN;SELECT FROM {}_leases WHERE name='{name}' FOR UPDATE", self.table);
+        client.batch_execute(&lock).await.unwrap();
+        client
+    }
+
     /// How many statements of these tables wait for a row.
     pub(super) async fn waiting_for_rows(&self) -> i64 {
         self.number("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type='Lock' AND query LIKE '%{}%'")
