@@ -18,7 +18,7 @@ use crate::subjects::held::{Held, HeldBare};
 use crate::subjects::polylock::{Polylock, Raw, WithoutPasses};
 use crate::subjects::quorum::Nodes;
 use crate::subjects::takeover::TakeOver;
-use crate::subjects::{blocking, core, costs, memory, mysql, parts, redis, tls, waiters, zookeeper};
+use crate::subjects::{blocking, core, costs, memory, mysql, parts, postgres, redis, tls, waiters, zookeeper};
 use crate::workload::{LeaderEnd, Workload};
 
 pub(crate) struct Benchmark {
@@ -38,6 +38,7 @@ impl Benchmark {
             Backend::Memory | Backend::Quorum => None,
             Backend::Redis => Some(Redis::new().start().await?),
             Backend::Mysql => Some(mysql::server().start().await?),
+            Backend::Postgres => Some(postgres::server().start().await?),
             Backend::Zookeeper => Some(ZooKeeper::new().start().await?),
         };
         let nodes = match backend {
@@ -82,6 +83,7 @@ impl Benchmark {
             Backend::Memory => None,
             Backend::Redis => Some(redis::version(&url).await?),
             Backend::Mysql => Some(mysql::version(&url).await?),
+            Backend::Postgres => Some(postgres::version(&url).await?),
             Backend::Zookeeper => Some(zookeeper::version(self.address())?),
             Backend::Quorum => match &self.nodes {
                 Some(nodes) => Some(nodes.version().await?),
@@ -135,6 +137,24 @@ impl Benchmark {
                 )]
             }
             Workload::Idle => Vec::new(),
+            Workload::Names if self.backend == Backend::Postgres => {
+                let advisory = postgres::Advisory::new(&self.url());
+                let polylock = Polylock(self.make.clone());
+                vec![
+                    (
+                        "polylock",
+                        Box::new(postgres::Names::new(polylock)) as Box<dyn Participant>,
+                    ),
+                    ("advisory", Box::new(postgres::Names::new(advisory))),
+                ]
+            }
+            Workload::Log if self.backend == Backend::Postgres => {
+                let mut all = postgres::pairs(&self.make, &self.url());
+                let renewals = postgres::Renewals::new(self.make.clone(), &self.url());
+                all.push(("renewals", Box::new(renewals)));
+                all
+            }
+            Workload::Names | Workload::Log => Vec::new(),
             Workload::Waiters => waiters::participants(&self.make, self.backend == Backend::Memory),
             // Above.
             Workload::Tls(_) | Workload::TakeOver(_) => Vec::new(),
@@ -237,6 +257,15 @@ impl Benchmark {
                     players.push(("two-updates", local(mysql::TwoUpdates::new(&url), workload)));
                 }
             }
+            Backend::Postgres => {
+                if awaited {
+                    players.push(("bare", local(postgres::Bare::new(&url), workload)));
+                    players.push(("two-updates", local(postgres::TwoUpdates::new(&url), workload)));
+                }
+                if !alone || awaited {
+                    players.push(("advisory", local(postgres::Advisory::new(&url), workload)));
+                }
+            }
             Backend::Zookeeper => {
                 players.push(("bare", local(zookeeper::Bare::new(self.address()), workload)));
                 players.push((
@@ -257,7 +286,7 @@ impl Benchmark {
 
     /// Those of the same protocol: polylock, its trait, and the bare client.
     fn costed(&self, tasks: usize) -> Vec<(&'static str, Box<dyn Participant>)> {
-        let url = (self.backend == Backend::Redis).then(|| self.url());
+        let url = self.measured();
         let own = load::Workload::Own {
             tasks,
             background: false,
@@ -278,14 +307,21 @@ impl Benchmark {
                 let address = address.clone();
                 Box::pin(async move { zookeeper::packets(&address) })
             }),
-            Backend::Memory | Backend::Mysql | Backend::Quorum => Box::new(|| Box::pin(async { Ok(0) })),
+            Backend::Memory | Backend::Mysql | Backend::Postgres | Backend::Quorum => {
+                Box::new(|| Box::pin(async { Ok(0) }))
+            }
         };
-        let redis = (self.backend == Backend::Redis).then(|| self.url());
-        holders.push(("polylock", Box::new(Held::new(self.make.clone(), commands, redis))));
+        let held = Held::new(self.make.clone(), commands, self.measured());
+        holders.push(("polylock", Box::new(held)));
         if self.backend == Backend::Redis {
             holders.push(("bare", Box::new(HeldBare::new(self.url()))));
         }
         holders
+    }
+
+    /// The server's URL, if it can be asked what it has used.
+    fn measured(&self) -> Option<String> {
+        matches!(self.backend, Backend::Redis | Backend::Postgres).then(|| self.url())
     }
 
     fn url(&self) -> String {

@@ -13,6 +13,7 @@ pub(crate) enum Backend {
     Memory,
     Redis,
     Mysql,
+    Postgres,
     Zookeeper,
     /// Three Redis
     Quorum,
@@ -24,6 +25,7 @@ impl Backend {
             Self::Memory => "memory",
             Self::Redis => "redis",
             Self::Mysql => "mysql",
+            Self::Postgres => "postgres",
             Self::Zookeeper => "zookeeper",
             Self::Quorum => "quorum",
         }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use lock_core::MemoryBackend;
 use lock_mysql::{MySqlConfig, Strategy};
+use lock_postgres::PostgresConfig;
 use lock_redis::RedisBackend;
 use lock_zookeeper::ZooKeeperBackend;
 
@@ -20,6 +21,7 @@ pub(crate) fn maker(backend: Backend, url: &str) -> MakeBackend {
         }
         Backend::Redis => Arc::new(move || Ok(Arc::new(RedisBackend::from_url(&url)?))),
         Backend::Mysql => mysql_maker(&url, Strategy::Row),
+        Backend::Postgres => Arc::new(move || lock_postgres::backend(PostgresConfig::from_url(&url)?)),
         Backend::Zookeeper => Arc::new(move || Ok(Arc::new(ZooKeeperBackend::from_url(&url)?))),
     }
 }

@@ -9,6 +9,7 @@ pub(crate) mod memory;
 pub(crate) mod mysql;
 pub(crate) mod parts;
 pub(crate) mod polylock;
+pub(crate) mod postgres;
 pub(crate) mod quorum;
 pub(crate) mod redis;
 pub(crate) mod takeover;

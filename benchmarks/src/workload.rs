@@ -17,6 +17,10 @@ pub(crate) enum Workload {
     Down(usize),
     /// So many tasks that wait for one lock.
     Waiters,
+    /// On PostgreSQL: tasks of several clients that wait for many names.
+    Names,
+    /// On PostgreSQL: what pairs and renewals write to its log.
+    Log,
     /// On memory: what core adds to the backend's trait.
     Core,
     /// So many tasks, each with a name of its own: what a pair costs client and server.
@@ -57,6 +61,10 @@ pub(crate) const MANY: usize = 10_000;
 /// How many are held where each takes a connection.
 pub(crate) const MANY_CONNECTIONS: usize = 1000;
 
+/// The names that many wait for, and the clients that do.
+pub(crate) const NAMES: usize = 100;
+pub(crate) const NAMED_CLIENTS: usize = 10;
+
 /// In the order of the tables.
 pub(crate) fn all() -> Vec<Workload> {
     use load::Workload::{Beside, Crowd, HandOff, One, Own, Permits, Read, ReadWrite, Two};
@@ -79,7 +87,13 @@ pub(crate) fn all() -> Vec<Workload> {
     let modes = [Read { tasks: 16 }, ReadWrite { percent: 90 }, Permits { tasks: 64 }];
     all.extend(modes.map(Workload::Load));
     all.extend([1, 10, 100].map(|readers| Workload::Load(Beside { readers })));
-    all.extend([Workload::Held, Workload::Idle, Workload::Waiters]);
+    all.extend([
+        Workload::Held,
+        Workload::Idle,
+        Workload::Waiters,
+        Workload::Names,
+        Workload::Log,
+    ]);
     all.extend([LeaderEnd::Resign, LeaderEnd::Close, LeaderEnd::Kill].map(Workload::TakeOver));
     // Last, since a MariaDB takes long to recover from them.
     all.extend([2, 16, 128].map(|clients| Workload::Load(HandOff { clients })));
@@ -93,7 +107,9 @@ impl Workload {
             // Some hundred hand-offs a second, not ten thousands.
             Self::Load(load::Workload::HandOff { .. }) => 2 * plain,
             // A share is of as many pairs as a client has in a round.
-            Self::Load(load::Workload::Crowd { .. }) | Self::Down(_) => 6 * plain,
+            Self::Load(load::Workload::Crowd { .. }) | Self::Down(_) | Self::Names => 6 * plain,
+            // A table that grows needs some seconds to do so.
+            Self::Log => 20 * plain,
             _ => plain,
         }
     }
@@ -110,7 +126,7 @@ impl Workload {
             // Processes are started, and a session or lease ends by itself.
             Self::TakeOver(_) => Duration::from_secs(90),
             // Ten thousand are taken and given back.
-            Self::Held | Self::Idle | Self::Waiters => Duration::from_secs(120),
+            Self::Held | Self::Idle | Self::Waiters | Self::Names | Self::Log => Duration::from_secs(120),
         }
     }
 
@@ -174,6 +190,11 @@ impl Workload {
                 format!("{MANY_CONNECTIONS} names held as row locks, with a ttl of 30 s and so renewed every 10 s")
             }
             Self::Waiters => format!("{MANY} tasks of one client that wait for one name"),
+            Self::Names => format!(
+                "{NAMES} names, {NAMED_CLIENTS} clients with a connection and a task for each name: {} wait",
+                NAMES * NAMED_CLIENTS
+            ),
+            Self::Log => "one name, one task, and what its pairs write; 1,000 names that are renewed at once".into(),
             Self::Core => "one name, one task, on a runtime of one thread, by that thread's CPU".into(),
             Self::Costs(tasks) => format!("{}, and what a pair costs", own_names(tasks)),
             Self::Tls(tasks) => format!("{}, over TLS and without, on one server", own_names(tasks)),
@@ -218,6 +239,8 @@ impl fmt::Display for Workload {
             Self::Idle => write!(f, "idle-{MANY_CONNECTIONS}"),
             Self::Down(clients) => write!(f, "crowd-{clients}-down"),
             Self::Waiters => write!(f, "waiters-{MANY}"),
+            Self::Names => write!(f, "names-{NAMES}"),
+            Self::Log => f.write_str("log-1"),
             Self::Core => f.write_str("core-1"),
             Self::Costs(tasks) => write!(f, "costs-{tasks}"),
             Self::Tls(tasks) => write!(f, "tls-{tasks}"),

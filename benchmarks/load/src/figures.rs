@@ -60,9 +60,15 @@ pub enum Unit {
     ParksPerPair,
     /// How often the system took a thread of this process off its core, for an acquire with its release.
     SwitchesPerPair,
+    /// Bytes of the server's log for an acquire with its release.
+    LogBytesPerPair,
+    /// Bytes of the server's log for a renewal.
+    LogBytesPerRenewal,
+    /// Kilobytes of the server's table and its index, when the round is over.
+    TableKilobytes,
 }
 
-const NAMES: [(Unit, &str); 23] = [
+const NAMES: [(Unit, &str); 26] = [
     (Unit::PairsPerSecond, "pairs/s"),
     (Unit::MicrosMedian, "us-p50"),
     (Unit::Micros99, "us-p99"),
@@ -86,6 +92,9 @@ const NAMES: [(Unit, &str); 23] = [
     (Unit::ServerCpuPerPair, "server-cpu-us/pair"),
     (Unit::ParksPerPair, "parks/pair"),
     (Unit::SwitchesPerPair, "switches/pair"),
+    (Unit::LogBytesPerPair, "log-B/pair"),
+    (Unit::LogBytesPerRenewal, "log-B/renewal"),
+    (Unit::TableKilobytes, "table-kB"),
 ];
 
 impl Unit {

@@ -10,18 +10,18 @@ use benchmarks_load::{Figures, Result, Unit};
 use rustix::time::ClockId;
 use tokio::runtime::Handle;
 
-use super::redis;
 use super::weigh::cpu;
+use super::{postgres, redis};
 use crate::participant::Participant;
 
-/// The same with what it costs; also what it costs the server, if that is a Redis with this URL.
-pub(crate) fn costed(player: Box<dyn Participant>, redis: Option<String>) -> Box<dyn Participant> {
-    Box::new(Costed { player, redis })
+/// The same with what it costs; also what it costs the server with this URL, a Redis or a PostgreSQL.
+pub(crate) fn costed(player: Box<dyn Participant>, server: Option<String>) -> Box<dyn Participant> {
+    Box::new(Costed { player, server })
 }
 
 struct Costed {
     player: Box<dyn Participant>,
-    redis: Option<String>,
+    server: Option<String>,
 }
 
 /// What was used so far.
@@ -44,9 +44,10 @@ impl Used {
     }
 }
 
-/// What a Redis has used, if there is one.
-pub(super) async fn server_cpu(redis: Option<&str>) -> Result<Option<Duration>> {
-    Ok(match redis {
+/// What the server has used, if one is asked.
+pub(super) async fn server_cpu(server: Option<&str>) -> Result<Option<Duration>> {
+    Ok(match server {
+        Some(url) if url.starts_with("postgres") => Some(postgres::cpu(url).await?),
         Some(url) => Some(redis::cpu(url).await?),
         None => None,
     })
@@ -59,11 +60,11 @@ impl Participant for Costed {
     }
 
     async fn round(&mut self, time: Duration) -> Result<Figures> {
-        let server = server_cpu(self.redis.as_deref()).await?;
+        let server = server_cpu(self.server.as_deref()).await?;
         let (started, before) = (Instant::now(), Used::now());
         let mut figures = self.player.round(time).await?;
         let (took, after) = (started.elapsed(), Used::now());
-        let server = server.zip(server_cpu(self.redis.as_deref()).await?);
+        let server = server.zip(server_cpu(self.server.as_deref()).await?);
 
         figures.retain(|(unit, _)| *unit == Unit::PairsPerSecond);
         let pairs = figures.iter().map(|(_, rate)| rate * took.as_secs_f64()).sum::<f64>();

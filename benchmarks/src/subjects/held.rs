@@ -33,13 +33,13 @@ pub(crate) type Commands = Box<dyn Fn() -> Pin<Box<dyn Future<Output = Result<u6
 pub(crate) struct Held {
     make: MakeBackend,
     commands: Commands,
-    /// The URL of the server, if that is a Redis: what it costs is a figure, too.
-    redis: Option<String>,
+    /// The URL of the server, if that can be asked: what it costs is a figure, too.
+    server: Option<String>,
 }
 
 impl Held {
-    pub(crate) fn new(make: MakeBackend, commands: Commands, redis: Option<String>) -> Self {
-        Self { make, commands, redis }
+    pub(crate) fn new(make: MakeBackend, commands: Commands, server: Option<String>) -> Self {
+        Self { make, commands, server }
     }
 }
 
@@ -50,11 +50,11 @@ impl Participant for Held {
         locker.connect().await?;
         let guards = take(&locker).await?;
         let before = (self.commands)().await?;
-        let server = server_cpu(self.redis.as_deref()).await?;
+        let server = server_cpu(self.server.as_deref()).await?;
         let start = cpu(ClockId::ProcessCPUTime);
         sleep(RENEWED).await;
         let cpu = cpu_since(start);
-        let server = server.zip(server_cpu(self.redis.as_deref()).await?);
+        let server = server.zip(server_cpu(self.server.as_deref()).await?);
         let commands = (self.commands)().await? - before;
         for guard in &guards {
             guard.check()?;

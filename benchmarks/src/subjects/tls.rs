@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use benchmarks_load::{self as load, Result};
 use lock_mysql::{MySqlConfig, RowLockBackend};
+use lock_postgres::PostgresConfig;
 use lock_redis::RedisBackend;
 use lock_zookeeper::ZooKeeperBackend;
 use testbed::{Certificates, Redis, Server, ZooKeeper};
@@ -11,7 +12,7 @@ use testbed::{Certificates, Redis, Server, ZooKeeper};
 use crate::entry::{Backend, MakeBackend};
 use crate::participant::{Participant, local};
 use crate::subjects::polylock::Polylock;
-use crate::subjects::{mysql, redis};
+use crate::subjects::{mysql, postgres, redis};
 
 /// polylock over TLS, and `polylock` without, on a server of their own.
 pub(crate) async fn participants(backend: Backend, tasks: usize) -> Result<Vec<(&'static str, Box<dyn Participant>)>> {
@@ -20,6 +21,7 @@ pub(crate) async fn participants(backend: Backend, tasks: usize) -> Result<Vec<(
         Backend::Memory | Backend::Quorum => return Ok(Vec::new()),
         Backend::Redis => Redis::new().tls(&certificates)?.start().await?,
         Backend::Mysql => mysql::server().tls(&certificates).start().await?,
+        Backend::Postgres => postgres::server().tls(&certificates).start().await?,
         Backend::Zookeeper => ZooKeeper::new().tls(&certificates)?.start().await?,
     };
     let plain = match (backend, server.plain_address()) {
@@ -29,6 +31,8 @@ pub(crate) async fn participants(backend: Backend, tasks: usize) -> Result<Vec<(
             url
         }
         (Backend::Zookeeper, Some(address)) => format!("zookeeper://{address}/plain?acl=open"),
+        // Nobody else may do without.
+        (Backend::Postgres, _) => format!("postgres://postgres@{}/app", server.address()),
         // Its user needs a certificate, and so TLS: root does not.
         _ => mysql::without_tls(&server).await?,
     };
@@ -51,6 +55,7 @@ fn maker(backend: Backend, url: String, server: &Server) -> MakeBackend {
                 let config = MySqlConfig::from_url(&url)?.with_max_connections(200);
                 Arc::new(RowLockBackend::new(config)?)
             }
+            Backend::Postgres => lock_postgres::backend(PostgresConfig::from_url(&url)?)?,
             _ => Arc::new(RedisBackend::from_url(&url)?),
         })
     })
