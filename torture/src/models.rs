@@ -11,6 +11,7 @@
 //! | [`joins`] | readers that join the shared hold of their process, and a writer elsewhere | more than one other process, late requests but the release |
 //! | [`passes`] | blocks of reserved tokens, a release under way, late renewals, holds that end in a block, a clock that is set back, a server that loses its data | who waits at the server |
 //! | [`session`] | a ZooKeeper session at a follower that is cut off from its leader; a standalone server that becomes a follower | more than one client |
+//! | [`postgres_lease`] | statements that wait for a row and see an older queue, tombstones, late requests, crashes that undo entries | time |
 //! | [`tokens`] | tokens in a row that may be rolled back | time |
 //! | [`token_offset`] | ZooKeeper's tokens by zxid and above a floor, passes, restarts, while nodes and directories are deleted | time, unanswered writes |
 //! | [`zookeeper_modes`] | ZooKeeper's queue of readers, writers and permits: old lists, watches that tell once, downgrades, sessions that end, lost answers; tokens by zxid | time, token floors, restarts |
@@ -20,11 +21,11 @@
 //! All but the quorum search every order of events. The quorum has too many: it is simulated, in histories that are decided by
 //! their seeds, and its own mutants have to be caught by some of them.
 //!
-//! Three servers are modelled. That of [`modes`] is the lock server of the memory backend
+//! Four servers are modelled. That of [`modes`] is the lock server of the memory backend
 //! ([`NameState`](lock_core::memory::NameState)), with offers that a waiter has to confirm. The lease and the queue share one
 //! [`server`] of its own: it follows Redis's scripts down to clocks that are set back and to names that are kept, which the memory
-//! backend does not need, and a differential test compares its whole state with theirs. ZooKeeper is no lock server: its models keep
-//! a directory of nodes.
+//! backend does not need, and a differential test compares its whole state with theirs. [`postgres_lease`] has
+//! the tables of `lock-postgres`. ZooKeeper is no lock server: its models keep a directory of nodes.
 //!
 //! The properties are named in [`properties`]. A model that shows nothing is caught in two ways: every model must reach
 //! two holds that were done (the session: belief past its first timeout), and every mutant ([`mutant::Mutant`]) must
@@ -67,6 +68,7 @@ pub mod lease;
 pub mod modes;
 pub mod mutant;
 pub mod passes;
+pub mod postgres_lease;
 pub mod properties;
 pub mod queue;
 pub mod quorum;

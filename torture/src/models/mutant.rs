@@ -152,6 +152,19 @@ mutants! {
     DeletesAnyKept breaks KEPT_IN_TIME,
     /// A kept node whose time nobody can tell is left as it is.
     KeptWithoutAClock breaks NOBODY_SLEEPS,
+    // Of PostgreSQL's lease table.
+    /// A statement that waited for the row does not look at it again.
+    DecidesBySnapshot breaks ONE_BELIEVER,
+    /// Nothing looks at the tombstones.
+    TombstonesUnread breaks DEAD_STAY_DEAD,
+    /// An id that was given up cannot take the name, but enters the queue.
+    QueuesTheDead breaks DEAD_STAY_DEAD,
+    /// Whatever ends an id looks for its entries before it has locked the row.
+    BuriesBySnapshot breaks DEAD_STAY_DEAD,
+    /// Each grant from the queue removes the mark that keeps newcomers out.
+    EachGrantUnmarks breaks HEAD_NOT_STARVED,
+    /// Places are counted in the row, whose count a crash may undo.
+    PlacesAreCounted breaks HEAD_NOT_STARVED,
     // Of modes.
     /// The first reader that leaves frees the name for all.
     FirstReaderFrees breaks HOLDERS_FIT,

@@ -1,4 +1,4 @@
-//! Holds what decides at the servers (Redis's scripts, MySQL's statements, the memory backend) to the rules that the
+//! Holds what decides at the servers (Redis's scripts, the statements of MySQL and PostgreSQL, the memory backend) to the rules that the
 //! models are about: the same requests to both, and the same answers, holds, ends and tokens. What waits in Redis is held
 //! to the queue's model: entries, offers, reservations, and who is told when to look.
 
@@ -60,6 +60,11 @@ async fn redis_scripts_decide_by_the_rules() {
 #[testbed::test]
 async fn mysql_row_lock_statements_decide_by_the_rules() {
     examine(&subjects::MySqlRow::start().await, None, 30, 25).await;
+}
+
+#[testbed::test]
+async fn postgres_lease_statements_decide_by_the_rules() {
+    examine(&subjects::PostgresLease::start().await, None, 100, 40).await;
 }
 
 /// As a server that is not by the rules would disagree with the model, so does a model that is not.

@@ -12,6 +12,7 @@ use torture::models::lease::LeaseModel;
 use torture::models::modes::{Kind, ModesModel};
 use torture::models::mutant::Mutant;
 use torture::models::passes::PassModel;
+use torture::models::postgres_lease::PostgresLeaseModel;
 use torture::models::queue::QueueModel;
 use torture::models::session::SessionModel;
 use torture::models::token_offset::TokenOffsetModel;
@@ -128,6 +129,14 @@ const ZOOKEEPER_MINIMUM: ZookeeperMinimumModel = ZookeeperMinimumModel {
     elections: 1,
     set_backs: 1,
     old_reads: 1,
+    mutant: None,
+};
+
+/// Three clients, of which the first one comes again.
+const POSTGRES_LEASE: PostgresLeaseModel = PostgresLeaseModel {
+    runs: &[2, 1, 1],
+    gives_up: false,
+    crashes: 0,
     mutant: None,
 };
 
@@ -299,6 +308,10 @@ models! {
     }, broken by [PassesLargePermits];
     model_zookeeper_minimum: ZOOKEEPER_MINIMUM,
         broken by [ComparesTwoClocks, ReleasesBeforeKeeping, DeletesAnyKept, KeptWithoutAClock];
+    model_postgres_lease: POSTGRES_LEASE, broken by [DecidesBySnapshot, EachGrantUnmarks];
+    model_postgres_lease_that_is_given_up: PostgresLeaseModel { runs: &[2, 1], gives_up: true, ..POSTGRES_LEASE },
+        broken by [TombstonesUnread, QueuesTheDead, BuriesBySnapshot];
+    model_postgres_lease_and_a_crash: PostgresLeaseModel { crashes: 1, ..POSTGRES_LEASE }, broken by [PlacesAreCounted];
     model_row_lock_tokens: TokenModel { holds: 6, mutant: None }, broken by [RolledBackToken];
 }
 

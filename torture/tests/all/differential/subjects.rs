@@ -9,6 +9,7 @@ use lock_core::{LockName, MemoryBackend};
 use lock_mysql::sqlx::mysql::{MySqlConnection, MySqlPool};
 use lock_mysql::sqlx::{self, AssertSqlSafe, Connection};
 use lock_mysql::{MySqlConfig, RowLockBackend};
+use lock_postgres::{LeaseTableBackend, PostgresConfig, tokio_postgres};
 use lock_redis::redis::{self, aio::MultiplexedConnection};
 use lock_redis::{RedisBackend, RedisConfig};
 use tokio::time::{advance, sleep};
@@ -169,5 +170,56 @@ impl Subject for MySqlRow {
             sleep(Duration::from_millis(1)).await;
         }
         session.close().await.expect("an end");
+    }
+}
+
+pub(crate) struct PostgresLease {
+    _server: testbed::Server,
+    backend: LeaseTableBackend,
+    table: String,
+    raw: tokio_postgres::Client,
+}
+
+impl PostgresLease {
+    pub(crate) async fn start() -> Self {
+        let server = testbed::Postgres::new().start().await.expect("a PostgreSQL");
+        let table = format!("differential_{}", &HolderId::random().to_string()[..8]);
+        let config = PostgresConfig::from_url(&server.url()).expect("a good URL");
+        let config = config.with_table(&table).with_response_timeout(super::PATIENCE);
+        let backend = LeaseTableBackend::new(config).expect("a good configuration");
+        let connected = tokio_postgres::connect(&server.url(), tokio_postgres::NoTls).await;
+        let (raw, connection) = connected.expect("a connection");
+        tokio::spawn(connection);
+        Self {
+            _server: server,
+            backend,
+            table,
+            raw,
+        }
+    }
+}
+
+impl Subject for PostgresLease {
+    fn reserved(&self) -> u64 {
+        16
+    }
+
+    fn backend(&self) -> Arc<dyn DistributedLock> {
+        Arc::new(self.backend.clone())
+    }
+
+    async fn clock(&self) -> u64 {
+        let now = "SELECT (extract(epoch from clock_timestamp())*1000000)::bigint";
+        let row = self.raw.query_one(now, &[]).await.expect("the time");
+        u64::try_from(row.get::<_, i64>(0)).expect("a time after 1970")
+    }
+
+    async fn expire(&self, name: &LockName) {
+        let end = format!(
+            "UPDATE {}_leases SET expires=clock_timestamp() WHERE name=$1 AND holder IS NOT NULL",
+            self.table
+        );
+        let ended = self.raw.execute(&end, &[&name.as_str().as_bytes()]).await;
+        assert_eq!(ended.expect("an answer"), 1, "there was no hold to end");
     }
 }
