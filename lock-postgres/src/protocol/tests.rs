@@ -51,6 +51,23 @@ fn a_renewal_moves_the_end_only_forward() {
 }
 
 #[test]
+fn a_renewal_of_sharers_locks_names_in_order_and_before_those_who_share_them() {
+    let renew = statements().renew_shared;
+    let rows = "f AS MATERIALIZED (SELECT l.name FROM \"t_leases\" l WHERE l.name IN (SELECT name FROM r) \
+                AND l.kind<>0 AND l.expires>statement_timestamp() ORDER BY l.name FOR NO KEY UPDATE OF l)";
+    assert!(renew.waiting.sql.contains(rows), "{}", renew.waiting.sql);
+    assert!(
+        renew.unlocked.sql.contains("FOR NO KEY UPDATE OF l,h SKIP LOCKED)"),
+        "{}",
+        renew.unlocked.sql
+    );
+    for statement in [&renew.waiting, &renew.unlocked] {
+        let moves = "expires=GREATEST(LEAST(l.expires,clock_timestamp()+l.term),n.ends)";
+        assert!(statement.sql.contains(moves), "{}", statement.sql);
+    }
+}
+
+#[test]
 fn every_grant_refuses_the_dead() {
     let statements = statements();
     for granting in [&statements.take, &statements.ask, &statements.queue, &statements.turn] {

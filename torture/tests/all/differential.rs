@@ -2,8 +2,10 @@
 //! models are about: the same requests to both, and the same answers, holds, ends and tokens. What waits in Redis is held
 //! to the queue's model: entries, offers, reservations, and who is told when to look.
 
+use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use lock_redis::redis;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -65,6 +67,26 @@ async fn mysql_row_lock_statements_decide_by_the_rules() {
 #[testbed::test]
 async fn postgres_lease_statements_decide_by_the_rules() {
     examine(&subjects::PostgresLease::start().await, None, 100, 40).await;
+}
+
+/// A model that is not as the statements are is found out.
+#[testbed::test]
+async fn a_model_of_other_postgres_statements_is_caught() {
+    for mutant in [
+        Mutant::DeletesWithoutCompare,
+        Mutant::RenewalAdds,
+        Mutant::RenewalResurrects,
+        Mutant::RenewalShortens,
+    ] {
+        // Names of its own: what another examination left would be a disagreement, too.
+        let subject = subjects::PostgresLease::start().await;
+        let examined = AssertUnwindSafe(examine(&subject, Some(mutant), 50, 40))
+            .catch_unwind()
+            .await;
+        let disagreement = examined.expect_err("an examination that fails");
+        let disagreement = disagreement.downcast_ref::<String>().expect("a message of ours");
+        assert!(disagreement.contains("seed "), "{mutant:?}: {disagreement}");
+    }
 }
 
 /// As a server that is not by the rules would disagree with the model, so does a model that is not.

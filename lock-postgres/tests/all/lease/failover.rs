@@ -1,7 +1,7 @@
 //! A standby, and its promotion.
 
 use lock_core::ErrorKind;
-use lock_core::backend::{DistributedLock, Renewal};
+use lock_core::backend::{DistributedLock, ReleaseOutcome, Renewal};
 use lock_postgres::{LeaseTableBackend, PostgresConfig};
 use testbed::Postgres;
 
@@ -35,4 +35,41 @@ async fn a_hold_survives_the_promotion_of_a_synchronous_standby() {
     let other = LeaseTableBackend::new(PostgresConfig::from_url(&url).unwrap()).unwrap();
     assert!(acquire(&other, options("a", secs(60)).waits(false)).await.is_none());
     assert!(grant(&other, "b", secs(60)).await.token() > before.token());
+}
+
+/// As the page says: without a synchronous standby, only the fence protects after a promotion.
+#[testbed::test]
+async fn a_standby_that_lacks_a_grant_loses_it_and_tokens_go_on() {
+    let servers = Postgres::new().start_replicated(1).await.unwrap();
+    let url = servers[0].url();
+    let hosts = format!("{},{}", servers[0].address(), servers[1].address());
+    let both = url.replacen(servers[0].address(), &hosts, 1);
+    let backend = LeaseTableBackend::new(PostgresConfig::from_url(&both).unwrap()).unwrap();
+    let before = grant(&backend, "a", secs(600)).await;
+    assert_eq!(before.release().await, ReleaseOutcome::Released);
+    let ask = async |server: usize, sql: &str| servers.call(server, sql).await.unwrap();
+    until("replicating", async || {
+        let free = "SELECT count(*) FROM pg_class WHERE relname='polylock_leases'";
+        ask(1, free).await == ["1"]
+            && ask(1, "SELECT count(*) FROM polylock_leases WHERE holder IS NULL").await == ["1"]
+    })
+    .await;
+    ask(1, "ALTER SYSTEM SET primary_conninfo=''").await;
+    ask(1, "SELECT pg_reload_conf()").await;
+    until("falling behind", async || {
+        ask(0, "SELECT count(*) FROM pg_stat_replication").await == ["0"]
+    })
+    .await;
+    let lost = grant(&backend, "a", secs(600)).await;
+    servers[0].kill().unwrap();
+    servers.promote(1).await.unwrap();
+    let promoted = PostgresConfig::from_url(&servers[1].url()).unwrap();
+    let other = LeaseTableBackend::new(promoted).unwrap();
+    let next = grant(&other, "a", secs(600)).await;
+    assert!(next.token() > lost.token(), "the fence rejects the lost one");
+    until("learning of the loss", async || {
+        matches!(lost.hold.renew(secs(600)).await, Ok(Renewal::Lost))
+    })
+    .await;
+    assert_eq!(next.release().await, ReleaseOutcome::Released);
 }

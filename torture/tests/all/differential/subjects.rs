@@ -200,10 +200,6 @@ impl PostgresLease {
 }
 
 impl Subject for PostgresLease {
-    fn reserved(&self) -> u64 {
-        16
-    }
-
     fn backend(&self) -> Arc<dyn DistributedLock> {
         Arc::new(self.backend.clone())
     }
