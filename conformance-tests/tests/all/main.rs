@@ -8,7 +8,8 @@ use harness::memory::MemoryHarness;
 use harness::mysql_lease::LeaseTableHarness;
 use harness::mysql_row::{Hostile, MySql9, MySql9Hostile, OverTls as MySqlOverTls, OwnMariaDb, RowLockHarness};
 use harness::postgres::{
-    Hostile as PostgresHostile, OverTls as PostgresOverTls, OwnPostgres, Pooled, Postgres18, PostgresHarness,
+    Hostile as PostgresHostile, Hosts, OverTls as PostgresOverTls, OwnPostgres, Pooled, PooledListening, Postgres18,
+    PostgresHarness,
 };
 use harness::quorum::{Dead, QuorumHarness, QuorumOfMemory};
 use harness::redis::{LeastPrivilege, OverTls, Own, Redis8, RedisHarness, Second, Third, Valkey9};
@@ -306,6 +307,53 @@ conformance!(
         a_turmoil_leaves_nothing
     ] postgres_tls,
     PostgresHarness<PostgresOverTls>
+);
+// What depends on who is called, and on the next host.
+conformance!(
+    only [
+        a_second_client_is_refused
+        exclusion_between_processes
+        a_release_wakes_a_waiter
+        a_waiter_that_gives_up_is_passed_over
+        a_killed_process_frees_its_lock
+        a_held_lock_is_renewed
+        a_slow_line_loses_no_hold
+        a_release_whose_reply_is_lost_counts
+        an_acquire_is_dropped_after_every_poll
+        a_request_that_arrives_late_is_undone
+        a_shutdown_waits_for_dropped_guards
+        a_client_outlives_its_runtime
+        a_server_that_has_gone_is_unavailable
+        an_outage_is_not_busy
+        a_lost_connection_is_an_error_and_mended
+        a_waiter_outlasts_an_outage
+        a_wait_ends_in_an_outage
+        a_turmoil_leaves_nothing
+    ] postgres_listen,
+    PostgresHarness<PooledListening>
+);
+conformance!(
+    only [
+        a_second_client_is_refused
+        exclusion_between_processes
+        a_release_wakes_a_waiter
+        a_waiter_that_gives_up_is_passed_over
+        a_killed_process_frees_its_lock
+        a_held_lock_is_renewed
+        a_slow_line_loses_no_hold
+        a_release_whose_reply_is_lost_counts
+        an_acquire_is_dropped_after_every_poll
+        a_request_that_arrives_late_is_undone
+        a_shutdown_waits_for_dropped_guards
+        a_client_outlives_its_runtime
+        a_server_that_has_gone_is_unavailable
+        an_outage_is_not_busy
+        a_lost_connection_is_an_error_and_mended
+        a_waiter_outlasts_an_outage
+        a_wait_ends_in_an_outage
+        a_turmoil_leaves_nothing
+    ] postgres_hosts,
+    PostgresHarness<Hosts>
 );
 conformance!(zookeeper, ZooKeeperHarness<Standalone>);
 conformance!(zookeeper39, ZooKeeperHarness<Standalone39>);

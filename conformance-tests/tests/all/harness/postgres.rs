@@ -1,5 +1,5 @@
-//! The suite on a PostgreSQL, also behind a PgBouncer that lends its connections for a transaction. The clients are of a user with
-//! the least permissions; `migrate` makes their tables beforehand.
+//! The suite on a PostgreSQL, also behind a PgBouncer that lends its connections for a transaction, and with a standby that is named
+//! first. The clients are of a user with the least permissions; `migrate` makes their tables beforehand.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -12,7 +12,7 @@ use conformance_tests::{BackendHarness, Data, Harness, NoServer, Route, ServerUs
 use lock_core::backend::DistributedLock;
 use lock_postgres::tokio_postgres::{Client, NoTls};
 use lock_postgres::{LeaseTableBackend, Pooler, PostgresConfig, schema};
-use testbed::{Certificates, Edition, Error, PgBouncer, Postgres, Server};
+use testbed::{Certificates, Edition, Error, PgBouncer, Postgres, Server, Standbys};
 use tokio::sync::{Mutex, OnceCell};
 
 use super::quorum::Node;
@@ -22,15 +22,27 @@ use super::servers::{self, Started, UNHURRIED};
 pub(crate) trait Which: Debug + Send + Sync + 'static {
     fn server() -> Postgres;
 
-    /// Whether clients connect through a PgBouncer.
-    const POOLED: bool = false;
+    /// What else there is.
+    const BESIDE: Beside = Beside::Nothing;
 
     /// The one that cases share.
     fn shared() -> &'static OnceCell<Servers>;
 }
 
+/// What there is besides a PostgreSQL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Beside {
+    Nothing,
+    /// A PgBouncer before it.
+    Pool,
+    /// The same, and waiters listen at the server itself.
+    PoolAndListening,
+    /// A standby, which the URL names first.
+    Standby,
+}
+
 macro_rules! which {
-    ($name:ident, $server:expr $(, $pooled:ident)?) => {
+    ($name:ident, $server:expr $(, $beside:ident)?) => {
         #[derive(Debug)]
         pub(crate) struct $name;
 
@@ -39,7 +51,7 @@ macro_rules! which {
                 $server.role(USER, PASSWORD)
             }
 
-            $(const POOLED: bool = $pooled;)?
+            $(const BESIDE: Beside = Beside::$beside;)?
 
             fn shared() -> &'static OnceCell<Servers> {
                 static SHARED: OnceCell<Servers> = OnceCell::const_new();
@@ -51,7 +63,9 @@ macro_rules! which {
 
 which!(OwnPostgres, Postgres::new());
 which!(OverTls, Postgres::new().tls(certificates()));
-which!(Pooled, Postgres::new(), true);
+which!(Pooled, Postgres::new(), Pool);
+which!(PooledListening, Postgres::new(), PoolAndListening);
+which!(Hosts, Postgres::new(), Standby);
 which!(Postgres18, Postgres::new().edition(Edition::Postgres18));
 which!(Hostile, Postgres::new().hostile());
 
@@ -63,11 +77,12 @@ fn certificates() -> &'static Certificates {
     CERTIFICATES.get_or_init(|| Certificates::new().expect("certificates"))
 }
 
-/// A PostgreSQL, and the PgBouncer before it.
+/// A PostgreSQL, and the PgBouncer before it or the standby behind it.
 #[derive(Clone, Debug)]
 pub(crate) struct Servers {
     postgres: Server,
     pool: Option<Server>,
+    standbys: Option<Standbys>,
 }
 
 impl Started for Servers {
@@ -78,12 +93,38 @@ impl Started for Servers {
 
 impl Servers {
     async fn start<W: Which>() -> Result<Self, Error> {
-        let postgres = W::server().start().await?;
-        let pool = match W::POOLED {
-            true => Some(PgBouncer::of(postgres.port()).user(USER, PASSWORD).start().await?),
-            false => None,
+        let standbys = match W::BESIDE {
+            Beside::Standby => Some(W::server().start_replicated(1).await?),
+            _ => None,
         };
-        Ok(Self { postgres, pool })
+        let postgres = match &standbys {
+            Some(standbys) => standbys[0].clone(),
+            None => W::server().start().await?,
+        };
+        let pool = match W::BESIDE {
+            Beside::Pool | Beside::PoolAndListening => {
+                Some(PgBouncer::of(postgres.port()).user(USER, PASSWORD).start().await?)
+            }
+            Beside::Nothing | Beside::Standby => None,
+        };
+        Ok(Self {
+            postgres,
+            pool,
+            standbys,
+        })
+    }
+
+    /// Where clients connect, if not to the PostgreSQL alone.
+    fn url_of_clients(&self) -> Option<String> {
+        let url = self.postgres.url();
+        let both = |standbys: &Standbys| {
+            let hosts = format!("{},{}", standbys[1].address(), self.postgres.address());
+            url.replacen(self.postgres.address(), &hosts, 1)
+        };
+        self.pool
+            .as_ref()
+            .map(Server::url)
+            .or_else(|| self.standbys.as_ref().map(both))
     }
 }
 
@@ -94,7 +135,8 @@ const CONNECT: Duration = Duration::from_secs(8);
 pub(crate) struct PostgresHarness<W> {
     /// As a user who may do everything.
     url: String,
-    pool: Option<String>,
+    /// Where clients connect, if not there.
+    clients: Option<String>,
     /// The tables that were made.
     migrated: Mutex<BTreeSet<String>>,
     /// `None` in a child process.
@@ -108,7 +150,7 @@ impl<W: Which> Harness for PostgresHarness<W> {
         let servers = servers::server_for(server, W::shared(), Servers::start::<W>).await?;
         Ok(Self {
             url: servers.postgres.url(),
-            pool: servers.pool.as_ref().map(Server::url),
+            clients: servers.url_of_clients(),
             migrated: Mutex::default(),
             servers: Some(servers),
             which: PhantomData,
@@ -119,7 +161,7 @@ impl<W: Which> Harness for PostgresHarness<W> {
         let mut urls = address.split(' ').map(str::to_owned);
         Self {
             url: urls.next().expect("a split has a first part"),
-            pool: urls.next(),
+            clients: urls.next(),
             migrated: Mutex::default(),
             servers: None,
             which: PhantomData,
@@ -127,7 +169,7 @@ impl<W: Which> Harness for PostgresHarness<W> {
     }
 
     fn address(&self) -> Option<String> {
-        let urls: Vec<&str> = [Some(&self.url), self.pool.as_ref()]
+        let urls: Vec<&str> = [Some(&self.url), self.clients.as_ref()]
             .into_iter()
             .flatten()
             .map(String::as_str)
@@ -218,15 +260,18 @@ impl<W: Which> PostgresHarness<W> {
 impl<W: Which> BackendHarness for PostgresHarness<W> {
     async fn backend(&self, namespace: &str, route: &Route) -> Arc<dyn DistributedLock> {
         self.migrate(namespace).await;
-        let url = servers::url_by(route, self.pool.as_ref().unwrap_or(&self.url)).await;
-        let config = PostgresConfig::from_url(&url)
-            .expect("testbed's URL")
-            .with_user(USER)
-            .with_password(PASSWORD)
-            .with_table(namespace);
-        let config = match self.pool {
-            Some(_) => config.with_pooler(Pooler::Transaction),
-            None => config,
+        let config = async |url| {
+            let url = servers::url_by(route, url).await;
+            let config = PostgresConfig::from_url(&url).expect("testbed's URL");
+            config.with_user(USER).with_password(PASSWORD).with_table(namespace)
+        };
+        let clients = config(self.clients.as_ref().unwrap_or(&self.url)).await;
+        let config = match W::BESIDE {
+            Beside::Nothing | Beside::Standby => clients,
+            Beside::Pool => clients.with_pooler(Pooler::Transaction),
+            Beside::PoolAndListening => clients
+                .with_pooler(Pooler::Transaction)
+                .with_listen(config(&self.url).await),
         };
         let config = match route {
             Route::Direct => config.with_connect_timeout(UNHURRIED).with_response_timeout(UNHURRIED),
