@@ -84,7 +84,6 @@ const SENTINEL: &[Backend] = &[Backend::RedisSentinel];
 /// A replica that takes over lacks what was not replicated yet.
 const REPLICATED: &[Backend] = &[Backend::RedisSentinel, Backend::RedisCluster];
 const ROW_AND_REPLICATED: &[Backend] = &[Backend::MysqlRow, Backend::RedisSentinel, Backend::RedisCluster];
-const MYSQL: &[Backend] = &[Backend::MysqlRow, Backend::MysqlLease];
 const SQL: &[Backend] = &[Backend::MysqlRow, Backend::MysqlLease, Backend::PostgresLease];
 /// Those whose holds are rows or keys that expire by the server's wall clock.
 const BY_CLOCKS: &[Backend] = &[
@@ -204,7 +203,7 @@ faults! {
     ReadLock: Facts { only: Some((SQL, "only SQL servers have a command for it")), ..EVERYWHERE };
     /// The server has no connection to spare, and processes need new ones.
     ConnectionsFull: Facts {
-        only: Some((MYSQL, "only MySQL can be given another limit while it runs")),
+        only: Some((SQL, "only SQL servers have a limit of connections that a test can reach")),
         effects: &[CutsConnections],
         ..EVERYWHERE
     };

@@ -86,7 +86,8 @@ impl LockServer {
                 mysql.start().await?
             }
             Backend::PostgresLease => {
-                let mut postgres = Postgres::new();
+                // Enough, and few enough that a fault can take all that are left.
+                let mut postgres = Postgres::new().setting("max_connections", "120");
                 if let Some(clock) = &clock {
                     postgres = postgres.clock(clock);
                 }

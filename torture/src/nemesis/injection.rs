@@ -46,9 +46,7 @@ impl Injection {
             Fault::ClientKill => Self::Server(|context, target| Box::pin(client_kill(context, target))),
             Fault::QueryKill => Self::Server(|context, target| Box::pin(query_kill(context, target))),
             Fault::ReadLock => Self::Server(|context, target| Box::pin(read_lock(context, target))),
-            Fault::ConnectionsFull => {
-                Self::Server(|context, target| Box::pin(mysql::connections_full(context, target)))
-            }
+            Fault::ConnectionsFull => Self::Server(|context, target| Box::pin(connections_full(context, target))),
             Fault::MemoryFull => Self::Server(|context, target| Box::pin(redis::memory_full(context, target))),
             Fault::DiskFull => Self::Server(|context, target| Box::pin(disk_full(context, target))),
             Fault::Failover => Self::Server(|context, target| Box::pin(redis::failover(context, target))),
@@ -97,6 +95,13 @@ async fn read_lock(context: &mut Context, server: &LockServer) -> Result<Struck>
     match context.targets.config.backend {
         Backend::PostgresLease => postgres::read_lock(context, server).await,
         _ => mysql::read_lock(context, server).await,
+    }
+}
+
+async fn connections_full(context: &mut Context, server: &LockServer) -> Result<Struck> {
+    match context.targets.config.backend {
+        Backend::PostgresLease => postgres::connections_full(context, server).await,
+        _ => mysql::connections_full(context, server).await,
     }
 }
 

@@ -1,6 +1,8 @@
 //! Faults of a PostgreSQL.
 
-use tokio::time::sleep;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
 
 use crate::error::Result;
 use crate::servers::{LockServer, TABLE};
@@ -36,4 +38,29 @@ pub(super) async fn read_lock(context: &mut Context, server: &LockServer) -> Res
     context.last(1.1..2.0).await;
     client.batch_execute("ROLLBACK").await?;
     Ok(Struck::AtOnce)
+}
+
+/// It takes all connections that are left, and ends those of the processes, which need new ones. Nobody has room kept for him: all are
+/// superusers.
+pub(super) async fn connections_full(context: &mut Context, server: &LockServer) -> Result<Struck> {
+    let client = server.postgres().await?;
+    let end = Instant::now() + context.time(0.5..2.0);
+    let (mut taken, mut is_full, mut kills) = (Vec::new(), false, 0);
+    while Instant::now() < end.min(context.until) || kills == 0 {
+        match server.postgres().await {
+            Ok(another) => taken.push(another),
+            // The room that they leave is taken at once.
+            Err(_) if kills < 2 => {
+                let ask = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name='polylock'";
+                client.execute(ask, &[]).await?;
+                kills += 1;
+            }
+            Err(_) => {
+                is_full = true;
+                sleep(Duration::from_millis(5)).await;
+            }
+        }
+    }
+    drop(taken);
+    Ok(if is_full { Struck::AtOnce } else { Struck::Never })
 }

@@ -164,7 +164,7 @@ fn mysql_lease() {
 fn postgres_lease() {
     for faults in [
         "stop,kill,hole,oneway,reset,reply-loss,client-kill,query-kill",
-        "server-kill,read-lock,clock-back-for-good,clock-rate",
+        "server-kill,read-lock,connections-full,clock-back-for-good,clock-rate",
     ] {
         kept_under(&["--backend", "postgres-lease", "--nemesis", faults]);
     }
