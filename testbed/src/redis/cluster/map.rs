@@ -32,9 +32,18 @@ pub(super) fn role(port: u16) -> Option<String> {
 
 /// The index of the node that serves a slot and says so itself.
 pub(super) fn master_of(ports: &[u16], slot: u16) -> Option<usize> {
-    ports
-        .iter()
-        .position(|port| owner_of(*port, slot) == Some(*port) && role(*port).as_deref() == Some("master"))
+    let claims = |port: u16| owner_of(port, slot) == Some(port) && role(port).as_deref() == Some("master");
+    let claimants = ports.iter().enumerate().filter(|(_, port)| claims(**port));
+    // A former master claims its slots until it hears of its successor, whose configuration epoch is higher.
+    let by_epoch = claimants.filter_map(|(node, port)| Some((epoch(*port)?, node)));
+    by_epoch.max().map(|(_, node)| node)
+}
+
+/// The configuration epoch of this node, if it answers.
+fn epoch(port: u16) -> Option<u64> {
+    let info = call(port, &["CLUSTER", "INFO"]).ok()?.text();
+    let line = info.lines().find_map(|line| line.strip_prefix("cluster_my_epoch:"))?;
+    line.trim().parse().ok()
 }
 
 /// The port of a slot's master, as this node says, if it says anything.
