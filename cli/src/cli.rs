@@ -11,7 +11,7 @@ use polylock::{FencingToken, Guarantee};
 pub(crate) use self::run::{LockArgs, OnUnreachable, RunArgs};
 pub(crate) use self::values::OnLoss;
 
-use self::values::duration;
+use self::values::{LONGEST_GRACE, duration};
 
 mod run;
 mod values;
@@ -240,7 +240,7 @@ pub(crate) struct GuardArgs {
     /// The read end of the pipe over which it says go
     #[arg(long)]
     pub(crate) go: i32,
-    #[arg(long)]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(..=LONGEST_GRACE.as_secs() * 1000))]
     pub(crate) grace_ms: u64,
     #[arg(long)]
     pub(crate) no_group: bool,

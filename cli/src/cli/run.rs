@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-use super::values::{OnLoss, Permits, duration};
+use super::values::{OnLoss, Permits, duration, grace};
 
 /// Which lock, and how it is acquired.
 #[derive(Debug, Args)]
@@ -64,7 +64,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "WHAT", value_parser = OnLoss::parse, default_value = "term", help_heading = "Command")]
     pub(crate) on_loss: OnLoss,
     /// Time that the command may take to end after a signal
-    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "5s", help_heading = "Command")]
+    #[arg(long, value_name = "DURATION", value_parser = grace, default_value = "5s", help_heading = "Command")]
     pub(crate) grace: Duration,
     /// Treat the lock as lost so long before its lease ends, so that the command is gone by then. Default: --grace, or a
     /// sixth of the TTL if that is less

@@ -95,6 +95,38 @@ mod tests {
     }
 
     #[test]
+    fn a_grace_is_a_time_that_a_clock_can_show() {
+        let grace = |text: &str| {
+            let line = ["polylock", "run", "--lock", "a", "--grace", text, "--", "ls"];
+            match Cli::try_parse_from(line).map(|parsed| parsed.subcommand) {
+                Ok(Subcommand::Run(run)) => Ok(run.grace),
+                Ok(other) => panic!("{other:?}"),
+                Err(error) => Err(error.to_string()),
+            }
+        };
+        let year = grace("8760h").unwrap();
+        assert!(tokio::time::Instant::now().checked_add(year).is_some());
+        for longer in ["8761h", "500000000000y"] {
+            assert!(grace(longer).unwrap_err().contains("at most 8760h"), "{longer}");
+        }
+        let guard = |grace_ms: u128| {
+            let grace_ms = format!("--grace-ms={grace_ms}");
+            let line = [
+                "polylock",
+                "__guard",
+                "--parent=1",
+                "--parent-group=1",
+                "--go=3",
+                &grace_ms,
+                "--",
+                "ls",
+            ];
+            Cli::try_parse_from(line).is_ok()
+        };
+        assert!(guard(year.as_millis()) && !guard(year.as_millis() + 1));
+    }
+
+    #[test]
     fn options_after_the_command_are_its_own() {
         let line = [
             "polylock",

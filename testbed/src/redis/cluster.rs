@@ -115,7 +115,8 @@ impl Cluster {
         .await
     }
 
-    /// The master of a slot, as the other nodes see it, as soon as there is one that serves.
+    /// The master of a slot, as soon as there is one that serves: of several nodes that claim it, the one with the highest
+    /// configuration epoch.
     ///
     /// # Errors
     /// [`Error::Io`] if there is none for a minute.
