@@ -15,6 +15,8 @@ mod doctor;
 mod environment;
 mod events;
 mod exit;
+#[cfg(test)]
+mod fuzz;
 mod guard;
 mod held;
 mod hold;

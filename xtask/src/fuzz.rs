@@ -12,7 +12,7 @@ use std::{fs, thread};
 use crate::Result;
 
 /// The packages with targets, and what of them is built.
-const PACKAGES: [(&str, &[&str]); 7] = [
+const PACKAGES: [(&str, &[&str]); 8] = [
     ("lock-core", &["--lib"]),
     ("lock-kit", &["--lib"]),
     ("lock-redis", &["--lib"]),
@@ -20,6 +20,7 @@ const PACKAGES: [(&str, &[&str]); 7] = [
     ("lock-zookeeper", &["--lib"]),
     ("lock-quorum", &["--lib"]),
     ("polylock", &["--lib", "--features", "redis,mysql,zookeeper,quorum,tls"]),
+    ("polylock-cli", &["--bin", "polylock"]),
 ];
 
 const RUSTFLAGS: &str = "--cfg fuzzing --cfg fuzzing_libfuzzer -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
