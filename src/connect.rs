@@ -22,7 +22,7 @@ use crate::quorum::QuorumConfig;
 /// | `redis+cluster://[user:password@]host:port[,host:port]...` | Redis Cluster, Valkey | `redis` |
 /// | `redis+sentinel://[user:password@]host[:port][,host[:port]...]/master[/db]` | the Redis that Sentinels call `master` | `redis` |
 /// | `mysql://user:password@host[:port]/database` | MySQL, MariaDB: row locks, or leases with `?strategy=lease` | `mysql` |
-/// | `postgres://user:password@host[:port][,host[:port]...]/database` | PostgreSQL; also `postgresql://` | `postgres` |
+/// | `postgres://user:password@host[:port][,host[:port]...]/database` | PostgreSQL: leases, or advisory locks of a session with `?strategy=session`; also `postgresql://` | `postgres` |
 /// | `zookeeper://user:password@host[:port][,host[:port]...][/path]` | ZooKeeper | `zookeeper` |
 /// | `quorum:[?patience=300ms\|]URL\|URL\|URL` | several independent servers, of which a majority has to agree; a `\|` in a password is `%7C` | `quorum` |
 ///

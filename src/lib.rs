@@ -75,16 +75,17 @@ pub mod mysql {
     };
 }
 
-/// Leases in PostgreSQL, fenced data there, and advisory locks of a transaction. Needs the feature `postgres`.
+/// Leases and advisory locks of sessions in PostgreSQL, fenced data there, and advisory locks of a transaction. Needs the feature
+/// `postgres`.
 ///
-/// There are no advisory locks of a session. Its guarantees, limits, server settings and permissions: [`lock_postgres`]. That crate
+/// Its guarantees, limits, server settings and permissions: [`lock_postgres`]. That crate
 /// also re-exports the driver, in whose transactions a [`Fence`](postgres::Fence) is entered.
 #[cfg(feature = "postgres")]
 #[cfg_attr(docsrs, doc(cfg(feature = "postgres")))]
 pub mod postgres {
     pub use lock_postgres::{
-        Checks, Fence, KEY_OF, LeaseTableBackend, Pooler, PostgresConfig, Strategy, backend, lock_in, schema,
-        try_lock_in,
+        Checks, Fence, KEY_OF, LeaseTableBackend, Pooler, PostgresConfig, SessionBackend, Strategy, backend, lock_in,
+        schema, try_lock_in,
     };
 }
 

@@ -72,7 +72,12 @@ mod postgres {
 
     pub(super) fn sql(table: Option<&str>) -> Result<String, Failure> {
         let table = table.unwrap_or(PostgresConfig::DEFAULT_TABLE);
-        Ok([schema::lease_table(None, table)?, schema::fences(None, table)?].concat())
+        let all = [
+            schema::lease_table(None, table)?,
+            schema::sessions(None, table)?,
+            schema::fences(None, table)?,
+        ];
+        Ok(all.concat())
     }
 
     pub(super) async fn migrate(url: &str) -> Result<(), Failure> {

@@ -10,10 +10,12 @@ use lock_kit::url::{misconfigured, two_passwords};
 use lock_tls::Tls;
 
 pub use self::choices::{Pooler, Strategy};
+use self::sessions::Sessions;
 use crate::names::check_identifiers;
 pub use lock_kit::checks::Checks;
 
 mod choices;
+mod sessions;
 mod url;
 
 /// Which PostgreSQL, and how to use it.
@@ -50,6 +52,7 @@ pub struct PostgresConfig {
     /// Where to listen for calls, if not where requests go.
     listen: Option<Box<Self>>,
     pub(crate) retention: Duration,
+    pub(crate) sessions: Sessions,
     pub(crate) checks: Checks,
     pub(crate) tls: Option<Tls>,
 }
@@ -115,6 +118,7 @@ impl PostgresConfig {
             pooler: Pooler::default(),
             listen: None,
             retention: Self::DEFAULT_RETENTION,
+            sessions: Sessions::default(),
             checks: Checks::default(),
             tls: None,
         }
@@ -209,7 +213,7 @@ impl PostgresConfig {
         self.strategy
     }
 
-    /// Sets how locks are kept. Defaults to [`Strategy::Lease`], which is the only one of this version.
+    /// Sets how locks are kept. Defaults to [`Strategy::Lease`].
     #[must_use]
     pub fn with_strategy(mut self, strategy: Strategy) -> Self {
         self.strategy = strategy;
@@ -338,6 +342,7 @@ impl PostgresConfig {
         if !RETENTIONS.contains(&self.retention) {
             return Err(misconfigured("retention must be from 1min to 365d"));
         }
+        self.check_sessions()?;
         match &self.listen {
             Some(listen) if listen.pooler == Pooler::Transaction => Err(misconfigured(
                 "listen must lead to the server itself, without a pooler of transactions",
@@ -370,6 +375,7 @@ impl fmt::Debug for PostgresConfig {
             .field("pooler", &self.pooler)
             .field("listen", &self.listen)
             .field("retention", &self.retention)
+            .field("sessions", &self.sessions)
             .field("checks", &self.checks)
             .field("tls", &self.tls)
             .finish_non_exhaustive()

@@ -11,15 +11,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use lock_core::backend::SentAt;
 use lock_kit::runtime::RuntimeCheck;
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep};
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{AsyncMessage, Client, Row, SimpleQueryMessage};
 
-pub(crate) use self::dial::Dialer;
+pub(crate) use self::dial::{Dialer, SetUp};
 pub(crate) use self::listener::{Listener, Listening};
 pub(crate) use self::supervisor::Supervisor;
 
@@ -47,6 +49,9 @@ pub(crate) type TextRows = Vec<Vec<Option<String>>>;
 /// Takes the payload of each notification.
 pub(crate) type OnCall = Box<dyn Fn(&str) + Send + Sync>;
 
+/// Learns of the end of a connection.
+pub(crate) type OnEnd = Box<dyn FnOnce() + Send>;
+
 pub(crate) struct Connection {
     client: Client,
     state: Arc<State>,
@@ -61,6 +66,11 @@ pub(crate) struct Connection {
     was_used: AtomicBool,
     /// Counts connections of this process.
     number: u64,
+    mark: String,
+    answer_to_set_up: TextRows,
+    sent: SentAt,
+    /// The one that its task runs on.
+    runtime: Handle,
 }
 
 enum Prepared {
@@ -74,6 +84,18 @@ struct State {
     ended: AtomicBool,
     reason: Mutex<Option<Arc<tokio_postgres::Error>>>,
     unanswered: Mutex<Unanswered>,
+    on_end: Mutex<Option<OnEnd>>,
+}
+
+impl State {
+    /// It has ended: whoever asked to learn of it does, once.
+    fn end(&self) {
+        self.ended.store(true, Ordering::SeqCst);
+        let on_end = self.on_end.lock().take();
+        if let Some(on_end) = on_end {
+            on_end();
+        }
+    }
 }
 
 #[derive(Default)]
@@ -98,6 +120,7 @@ impl Connection {
             ended: AtomicBool::new(false),
             reason: Mutex::default(),
             unanswered: Mutex::default(),
+            on_end: Mutex::default(),
         });
         let end = EndOnDrop(state.clone());
         let task = tokio::spawn(async move {
@@ -127,6 +150,38 @@ impl Connection {
     /// What tells it from all other connections of this process.
     pub(crate) fn number(&self) -> u64 {
         self.number
+    }
+
+    /// What this connection alone was given: 32 hexadecimal digits.
+    pub(crate) fn mark(&self) -> &str {
+        &self.mark
+    }
+
+    pub(crate) fn answer_to_set_up(&self) -> &TextRows {
+        &self.answer_to_set_up
+    }
+
+    /// When the text that set it up was sent.
+    pub(crate) fn sent(&self) -> SentAt {
+        self.sent
+    }
+
+    /// Spawns a task on the runtime on which the connection's own task runs.
+    pub(crate) fn spawn_beside(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.runtime.spawn(task);
+    }
+
+    /// Has this called when the connection has ended, or at once if it has.
+    pub(crate) fn on_end(&self, on_end: OnEnd) {
+        *self.state.on_end.lock() = Some(on_end);
+        if self.has_ended() {
+            self.state.end();
+        }
+    }
+
+    /// Why it has ended.
+    pub(crate) fn end_error(&self) -> SqlError {
+        SqlError::Disconnected(self.state.reason.lock().clone())
     }
 
     pub(crate) fn has_ended(&self) -> bool {
@@ -161,7 +216,7 @@ impl Connection {
 
     /// Ends it. Requests under way have an unknown outcome.
     pub(crate) fn abort(&self) {
-        self.state.ended.store(true, Ordering::SeqCst);
+        self.state.end();
         self.task.abort();
     }
 
@@ -260,7 +315,7 @@ impl Connection {
             self.abort();
         }
         match answer {
-            Err(SqlError::Disconnected(None)) => Err(SqlError::Disconnected(self.state.reason.lock().clone())),
+            Err(SqlError::Disconnected(None)) => Err(self.end_error()),
             answer => answer,
         }
     }
@@ -306,7 +361,7 @@ struct EndOnDrop(Arc<State>);
 
 impl Drop for EndOnDrop {
     fn drop(&mut self) {
-        self.0.ended.store(true, Ordering::SeqCst);
+        self.0.end();
     }
 }
 

@@ -202,6 +202,25 @@ pub(crate) fn connect_error(error: tokio_postgres::Error, address: &str) -> Erro
         .not_executed()
 }
 
+/// A session would not be the client's alone.
+pub(crate) fn pooler_between(address: &str) -> Error {
+    let message = format!(
+        "a pooler is between this process and the PostgreSQL server at {address}, and strategy=session needs a session of its \
+         own: connect to the server itself, use strategy=lease, or set pooler=session if the pooler gives each client its own \
+         connection"
+    );
+    Error::new(ErrorKind::Misconfigured, message)
+}
+
+/// A session is not the client's alone, though a pooler was declared that gives each client its own.
+pub(crate) fn shared_session(address: &str) -> Error {
+    let message = format!(
+        "the pooler at {address} gives one session of the PostgreSQL server to several clients: set pool_mode=session there, or \
+         use strategy=lease with pooler=transaction"
+    );
+    Error::new(ErrorKind::Misconfigured, message)
+}
+
 /// The kind and the message of the error for a caller, by the server's code.
 fn meaning_of(code: &str) -> (ErrorKind, Cow<'static, str>) {
     use ErrorKind::{Denied, Misconfigured, Unavailable, Unexpected};

@@ -109,7 +109,7 @@ impl Shared {
 
     /// Whether statements are prepared.
     fn prepares(&self) -> bool {
-        self.config.pooler == Pooler::None
+        self.config.pooler != Pooler::Transaction
     }
 
     /// Sends a request that locks this name's row. If a stranger is known to keep that locked, it fails at once instead of waiting, and

@@ -13,29 +13,43 @@
 //! # Ok(()) }
 //! ```
 //!
-//! [`PostgresConfig`] sets hosts, user, database, schema, table and timeouts, by hand or from a URL. [`LeaseTableBackend`] lists the
-//! guarantees, what ends a hold, fencing and limits.
+//! [`PostgresConfig`] sets hosts, user, database, schema, table and timeouts, by hand or from a URL.
 //!
-//! A hold is a row, and no session's advisory lock: a pooler may give such a lock to somebody else, and a connection that breaks
-//! would lose it. Nor is it a locked row in an open transaction, which would keep the server from removing dead versions of
-//! rows in the whole database.
+//! # Strategies
+//! | | [`LeaseTableBackend`], `strategy=lease` (default) | [`SessionBackend`], `strategy=session` |
+//! |---|---|---|
+//! | a hold is | a row with an expiry | an advisory lock of a session |
+//! | a process dies | the name is free after the TTL | the name is free at once |
+//! | its connection breaks | the hold stays | the hold is lost |
+//! | the server restarts | the hold stays | the hold is lost |
+//! | behind a pooler of transactions | works | refused |
+//! | a pair waits for the disk | twice | never |
+//! | who waits | in a table | in the server's queue, each name on a connection of its own |
+//! | modes | exclusive, readers, permits, downgrade, minimum hold | exclusive, readers, downgrade |
+//!
+//! Each of them lists its guarantees, what ends a hold, fencing and limits. The locks of one do not exclude those of the other: change
+//! the strategy of all processes at the same time.
+//!
+//! The default is a row: a pooler may give an advisory lock to somebody else, and a connection that breaks would lose it. Neither is a
+//! locked row in an open transaction, which would keep the server from removing dead versions of rows in the whole database.
 //!
 //! # Data in PostgreSQL
 //! [`Fence`] rejects holders whose lock has expired, within your own transaction. [`lock_in`] is for those who need a lock for
 //! one transaction alone, and no lease.
 //!
 //! # Server settings
-//! - PostgreSQL 12 or later; tested with 15 and 18.
+//! - PostgreSQL 12 or later, 14 or later for sessions; tested with 15 and 18.
 //! - `fsync=on`, `full_page_writes=on`: otherwise a crash may forget the last grants, and grant them to others. [`Checks`] warns of
 //!   it or refuses it.
 //! - `max_connections` is large enough: three for each process, and more while a synchronous standby is away. See
-//!   [the limits](LeaseTableBackend#limits).
+//!   [the limits](LeaseTableBackend#limits). Sessions take [one for each name](SessionBackend#limits) that is waited for.
 //! - Nothing else needs to be set. Each connection sets its own `default_transaction_isolation`, `default_transaction_read_only`,
 //!   `statement_timeout`, `lock_timeout`, `idle_in_transaction_session_timeout`, `idle_session_timeout`, `transaction_timeout`,
 //!   `timezone`, `plan_cache_mode` and `jit`, and `synchronous_commit=on` unless that is `remote_apply`.
 //!
 //! # Behind a pooler
-//! A pooler that gives each client a connection of its own needs nothing. With one that may give each transaction another
+//! For sessions, see [`SessionBackend`](SessionBackend#poolers). For leases, a pooler that gives each client a connection of its own
+//! needs nothing. With one that may give each transaction another
 //! connection, such as PgBouncer with `pool_mode=transaction`, set `pooler=transaction`:
 //! - Do not leave it out. Without it, polylock changes settings of connections that are not its own, and a PgBouncer before 1.21 may
 //!   execute the prepared statement of another process in the place of the right one.
@@ -56,11 +70,19 @@
 //! `polylock_waiters`, in the order of `place`. To end a lease by force, set `holder` to `NULL` and `expires` to `now()`, in a
 //! transaction of that one statement: its holder learns of it at its next renewal, and until then only fencing protects the resource. Do not delete the row, which keeps the last token.
 //!
+//! Of sessions, `SELECT l.pid,l.mode,l.granted,a.client_addr FROM pg_locks l JOIN pg_stat_activity a USING (pid) WHERE
+//! l.locktype='advisory'` shows who has and wants locks. The columns `classid` and `objid` are the halves of a key, which is made of the
+//! name. `{table}_tokens` has the name, the label and the token of the last grant of each name, and `{table}_readers` those of readers. To
+//! end the holds of one session, `SELECT pg_terminate_backend(pid)`: its holders learn of it at once. With `log_lock_waits`
+//! the server logs each wait that takes longer than a second.
+//!
 //! # Permissions needed
-//! `SELECT`, `INSERT` and `UPDATE` on `{table}_leases`; these and `DELETE` on `{table}_holders` and `{table}_waiters`; `USAGE` on their
+//! For leases: `SELECT`, `INSERT` and `UPDATE` on `{table}_leases`; these and `DELETE` on `{table}_holders` and `{table}_waiters`; `USAGE` on their
 //! schema; and `CREATE` on it if polylock is to make the tables: [`schema`] has their SQL for an administrator. `DELETE` on
 //! `{table}_leases` is needed only if rows of names that nobody uses any more are to be [deleted](PostgresConfig::with_retention).
-//! `LISTEN` and `NOTIFY` need no permission. No superuser, no `pg_signal_backend`.
+//! For sessions: `SELECT`, `INSERT` and `UPDATE` on `{table}_tokens`, these and `DELETE` on `{table}_readers`, and likewise `DELETE` on
+//! `{table}_tokens`. A process ends sessions of its own that it has lost (`pg_terminate_backend`), which every user may do with its own.
+//! Advisory locks, `LISTEN` and `NOTIFY` need no permission. No superuser, no `pg_signal_backend`.
 //!
 //! # Change of a password
 //! Connections outlive the password by which they were made, so locks stay held. Change what
@@ -73,10 +95,12 @@ pub use config::{Checks, Pooler, PostgresConfig, Strategy};
 pub use fence::Fence;
 pub use lease_table::LeaseTableBackend;
 pub use lock_tls::Tls;
+pub use session::SessionBackend;
 /// The driver, in the version whose transactions [`Fence`] and [`lock_in`] take.
 pub use tokio_postgres;
 pub use transaction::{KEY_OF, lock_in, try_lock_in};
 
+mod clean_up;
 mod config;
 mod connection;
 mod error;
@@ -86,6 +110,7 @@ mod names;
 mod probe;
 mod protocol;
 pub mod schema;
+mod session;
 mod transaction;
 
 /// The backend for this configuration's [strategy](PostgresConfig::strategy). Does no I/O: it connects when it is first used.
@@ -104,5 +129,6 @@ mod transaction;
 pub fn backend(config: PostgresConfig) -> lock_core::Result<std::sync::Arc<dyn lock_core::backend::DistributedLock>> {
     Ok(match config.strategy() {
         Strategy::Lease => std::sync::Arc::new(LeaseTableBackend::new(config)?),
+        Strategy::Session => std::sync::Arc::new(SessionBackend::new(config)?),
     })
 }

@@ -6,7 +6,7 @@ use crate::config::{Checks, PostgresConfig};
 use crate::connection::TextRows;
 use crate::error::SqlError;
 
-pub(crate) use self::guarantees::leases_keep;
+pub(crate) use self::guarantees::{leases_keep, sessions_keep};
 
 mod guarantees;
 

@@ -2,6 +2,8 @@
 
 pub(crate) mod answers;
 pub(crate) mod lease;
+pub(crate) mod session;
+pub(crate) mod session_setup;
 pub(crate) mod sharing;
 pub(crate) mod terms;
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //! | table | what needs it |
 //! |---|---|
 //! | `{table}_leases`, `{table}_holders`, `{table}_waiters` | [`LeaseTableBackend`](crate::LeaseTableBackend), see [`lease_table`] |
+//! | `{table}_tokens`, `{table}_readers` | [`SessionBackend`](crate::SessionBackend), see [`sessions`] |
 //! | `{table}_fences` | [`Fence`](crate::Fence), see [`fences`] |
 //!
 //! `{table}` is [`PostgresConfig::with_table`], by default [`polylock`](PostgresConfig::DEFAULT_TABLE).
@@ -24,7 +25,7 @@ use std::time::Duration;
 
 use lock_core::{Error, ErrorKind, Result};
 
-use crate::config::PostgresConfig;
+use crate::config::{PostgresConfig, Strategy};
 use crate::connection::{Connection, Dialer};
 use crate::error::SqlError;
 use crate::names::{check_identifiers, quoted};
@@ -46,6 +47,15 @@ pub(crate) struct Table {
 pub fn lease_table(schema: Option<&str>, table: &str) -> Result<String> {
     check_identifiers(schema, table)?;
     Ok(script(&lease_tables(schema, table)))
+}
+
+/// The SQL of the tables of [`SessionBackend`](crate::SessionBackend), likewise.
+///
+/// # Errors
+/// Those of [`lease_table`].
+pub fn sessions(schema: Option<&str>, table: &str) -> Result<String> {
+    check_identifiers(schema, table)?;
+    Ok(script(&session_tables(schema, table)))
 }
 
 /// The SQL of the table of [`Fence`](crate::Fence), `{table}_fences`, in this schema, or in the first one of the `search_path`, as
@@ -72,7 +82,7 @@ pub fn fences(schema: Option<&str>, table: &str) -> Result<String> {
     ))
 }
 
-/// Makes the tables that are missing. Needs `CREATE` on the schema if one is missing, and no permission on data.
+/// Makes the tables of the configuration's strategy that are missing. Needs `CREATE` on the schema if one is missing, and no permission on data.
 ///
 /// # Errors
 /// [`ErrorKind::Denied`](lock_core::ErrorKind::Denied), with the SQL for an administrator, if tables are missing and the user may
@@ -93,7 +103,11 @@ pub fn fences(schema: Option<&str>, table: &str) -> Result<String> {
 pub async fn migrate(config: &PostgresConfig) -> Result<()> {
     config.check()?;
     let connection = Dialer::new(config.clone()).dial().await?;
-    let tables = lease_tables(config.schema.as_deref(), &config.table);
+    let make = match config.strategy() {
+        Strategy::Lease => lease_tables,
+        Strategy::Session => session_tables,
+    };
+    let tables = make(config.schema.as_deref(), &config.table);
     prepare_tables(&tables, &connection, config.response_timeout).await
 }
 
@@ -136,14 +150,16 @@ pub(crate) fn script(tables: &[Table]) -> String {
     tables.iter().map(|table| format!("{};\n", table.create)).collect()
 }
 
+fn make(schema: Option<&str>, table: &str, columns: &str, options: &str) -> Table {
+    let name = quoted(schema, table);
+    let create = format!("CREATE TABLE IF NOT EXISTS {name} ({columns}) WITH ({options})");
+    Table { name, create }
+}
+
 /// No column that a request changes is indexed, and pages have room, so that updates stay within their page and it cleans
 /// itself.
 pub(crate) fn lease_tables(schema: Option<&str>, table: &str) -> Vec<Table> {
-    let make = |ending: &str, columns: &str, options: &str| {
-        let name = quoted(schema, &format!("{table}_{ending}"));
-        let create = format!("CREATE TABLE IF NOT EXISTS {name} ({columns}) WITH ({options})");
-        Table { name, create }
-    };
+    let make = |ending, columns, options| make(schema, &format!("{table}_{ending}"), columns, options);
     vec![
         make(
             "leases",
@@ -171,6 +187,25 @@ pub(crate) fn lease_tables(schema: Option<&str>, table: &str) -> Vec<Table> {
     ]
 }
 
+/// As lease tables. A hold is an advisory lock, and the tables have no more than what is shown of it and its token.
+pub(crate) fn session_tables(schema: Option<&str>, table: &str) -> Vec<Table> {
+    let make = |ending, columns, options| make(schema, &format!("{table}_{ending}"), columns, options);
+    vec![
+        make(
+            "tokens",
+            "name bytea PRIMARY KEY, kind smallint NOT NULL DEFAULT 0, holder uuid, label bytea, token bigint NOT NULL, \
+             last_token bigint NOT NULL",
+            "fillfactor=40,autovacuum_vacuum_threshold=500,autovacuum_vacuum_scale_factor=0.02,\
+             autovacuum_vacuum_cost_delay=0",
+        ),
+        make(
+            "readers",
+            "name bytea, pid int, holder uuid NOT NULL, label bytea, token bigint NOT NULL, PRIMARY KEY (name,pid)",
+            "fillfactor=60",
+        ),
+    ]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -193,6 +228,19 @@ mod tests {
              CREATE TABLE IF NOT EXISTS \"polylock_waiters\" (name bytea, place bigint, holder uuid NOT NULL, \
              channel text NOT NULL, kind smallint NOT NULL, permits bigint NOT NULL, \"of\" bigint NOT NULL, label bytea, \
              since timestamptz NOT NULL, expires timestamptz NOT NULL, PRIMARY KEY (name,place)) WITH (fillfactor=70);\n"
+        );
+    }
+
+    /// Other versions of this crate use the same tables.
+    #[test]
+    fn the_tables_of_sessions_stay_as_they_are() {
+        assert_eq!(
+            sessions(Some("s"), "polylock").unwrap(),
+            "CREATE TABLE IF NOT EXISTS \"s\".\"polylock_tokens\" (name bytea PRIMARY KEY, kind smallint NOT NULL DEFAULT 0, \
+             holder uuid, label bytea, token bigint NOT NULL, last_token bigint NOT NULL) WITH (fillfactor=40,\
+             autovacuum_vacuum_threshold=500,autovacuum_vacuum_scale_factor=0.02,autovacuum_vacuum_cost_delay=0);\n\
+             CREATE TABLE IF NOT EXISTS \"s\".\"polylock_readers\" (name bytea, pid int, holder uuid NOT NULL, label bytea, \
+             token bigint NOT NULL, PRIMARY KEY (name,pid)) WITH (fillfactor=60);\n"
         );
     }
 

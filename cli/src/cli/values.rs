@@ -66,6 +66,16 @@ fn signal(name: &str) -> Option<Signal> {
     })
 }
 
+/// The longest grace: a longer one would be no time that a clock can show.
+pub(super) const LONGEST_GRACE: Duration = Duration::from_secs(365 * 24 * 3600);
+
+pub(super) fn grace(text: &str) -> Result<Duration, String> {
+    match duration(text)? {
+        grace if grace > LONGEST_GRACE => Err("write at most 8760h, which is a year".to_owned()),
+        grace => Ok(grace),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use clap::{CommandFactory, Parser};

@@ -8,8 +8,8 @@ use harness::memory::MemoryHarness;
 use harness::mysql_lease::LeaseTableHarness;
 use harness::mysql_row::{Hostile, MySql9, MySql9Hostile, OverTls as MySqlOverTls, OwnMariaDb, RowLockHarness};
 use harness::postgres::{
-    Hostile as PostgresHostile, Hosts, OverTls as PostgresOverTls, OwnPostgres, Pooled, PooledListening, Postgres18,
-    PostgresHarness,
+    Hostile as PostgresHostile, Hosts, OverTls as PostgresOverTls, OwnPostgres, Pooled, PooledListening,
+    PooledSessions, Postgres18, PostgresHarness, Sessions, Sessions18,
 };
 use harness::quorum::{Dead, QuorumHarness, QuorumOfMemory};
 use harness::redis::{LeastPrivilege, OverTls, Own, Redis8, RedisHarness, Second, Third, Valkey9};
@@ -308,6 +308,8 @@ conformance!(
     ] postgres_tls,
     PostgresHarness<PostgresOverTls>
 );
+conformance!(postgres_session, PostgresHarness<Sessions>);
+conformance!(postgres18_session, PostgresHarness<Sessions18>);
 // What depends on who is called, and on the next host.
 conformance!(
     only [
@@ -354,6 +356,23 @@ conformance!(
         a_turmoil_leaves_nothing
     ] postgres_hosts,
     PostgresHarness<Hosts>
+);
+// A pooler that gives each client a connection of its own: what depends on the connection and its end.
+conformance!(
+    only [
+        a_second_client_is_refused
+        exclusion_between_processes
+        a_release_wakes_a_waiter
+        a_waiter_that_gives_up_is_passed_over
+        a_killed_process_frees_its_lock
+        a_held_lock_is_renewed
+        a_lock_taken_away_is_lost
+        an_acquire_is_dropped_after_every_poll
+        a_shutdown_waits_for_dropped_guards
+        a_lost_connection_is_an_error_and_mended
+        a_waiter_outlasts_an_outage
+    ] postgres_session_pgbouncer,
+    PostgresHarness<PooledSessions>
 );
 conformance!(zookeeper, ZooKeeperHarness<Standalone>);
 conformance!(zookeeper39, ZooKeeperHarness<Standalone39>);

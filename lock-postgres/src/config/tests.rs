@@ -30,6 +30,23 @@ fn a_url_says_all_that_the_builder_says() {
 }
 
 #[test]
+fn a_url_of_sessions_says_all_that_the_builder_says() {
+    let url = "postgres://db/shop?strategy=session&session_timeout=4s&restart_delay=1m&max_holds=7&max_connections=3&pooler=session";
+    let config = PostgresConfig::from_url(url).unwrap();
+    let same = PostgresConfig::new("db", 5432)
+        .with_database("shop")
+        .with_strategy(Strategy::Session)
+        .with_session_timeout(Duration::from_secs(4))
+        .with_restart_delay(Duration::from_secs(60))
+        .with_max_holds(7)
+        .with_max_connections(3)
+        .with_pooler(Pooler::Session);
+    assert_eq!(format!("{config:?}"), format!("{same:?}"));
+    let default = PostgresConfig::from_url("postgres://db/shop?strategy=session&session_timeout=4s").unwrap();
+    assert_eq!(default.sessions.restart_delay(), Duration::from_secs(4));
+}
+
+#[test]
 fn a_url_that_cannot_work_is_refused_without_showing_a_password() {
     for (url, said) in [
         ("mysql://app:se3ret@db/shop", "no PostgreSQL URL"),
@@ -57,6 +74,30 @@ fn a_url_that_cannot_work_is_refused_without_showing_a_password() {
         ("postgres://app:se3ret@db/shop?password_env=X", "given in two ways"),
         ("postgres://app:se3ret@db/shop?ca=x", "add tls=true"),
         ("postgres://app:se3ret@a,b/shop?socket=/run", "one host"),
+        (
+            "postgres://app:se3ret@db/shop?session_timeout=5s",
+            "need strategy=session",
+        ),
+        (
+            "postgres://app:se3ret@db/shop?strategy=session&pooler=transaction",
+            "use strategy=lease",
+        ),
+        (
+            "postgres://app:se3ret@db/shop?strategy=session&listen=postgres%3A%2F%2Fdb%2Fshop",
+            "strategy=lease alone",
+        ),
+        (
+            "postgres://app:se3ret@db/shop?strategy=session&session_timeout=1ms",
+            "session_timeout must be",
+        ),
+        (
+            "postgres://app:se3ret@db/shop?strategy=session&max_holds=x",
+            "max_holds in the URL",
+        ),
+        (
+            "postgres://app:se3ret@db/shop?strategy=session&max_connections=1",
+            "max_connections at least 2",
+        ),
         (
             "postgres://app:se3ret@db/shop?listen=postgres%3A%2F%2Fdb",
             "no database is named",

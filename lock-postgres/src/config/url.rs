@@ -11,7 +11,7 @@ use super::{Checks, Host, Pooler, PostgresConfig, Strategy, misconfigured};
 const DEFAULT_PORT: u16 = 5432;
 
 /// What a URL may say after its `?`.
-const PARAMETERS: [&str; 16] = [
+const PARAMETERS: [&str; 20] = [
     "strategy",
     "table",
     "schema",
@@ -20,6 +20,10 @@ const PARAMETERS: [&str; 16] = [
     "pooler",
     "listen",
     "retention",
+    "session_timeout",
+    "restart_delay",
+    "max_holds",
+    "max_connections",
     "checks",
     "password_file",
     "password_env",
@@ -37,12 +41,14 @@ impl PostgresConfig {
     ///
     /// | Parameter | Meaning |
     /// |---|---|
-    /// | `strategy` | `lease` (default); see [`Strategy`] |
+    /// | `strategy` | `lease` (default) or `session`; see [`Strategy`] |
     /// | `table`, `schema` | see [`with_table`](Self::with_table), [`with_schema`](Self::with_schema) |
     /// | `connect_timeout`, `response_timeout` | such as `5s` or `500ms`; see [`with_connect_timeout`](Self::with_connect_timeout), [`with_response_timeout`](Self::with_response_timeout) |
-    /// | `pooler` | `none` (default), `session` (the same) or `transaction`; see [`Pooler`] |
+    /// | `pooler` | `none` (default), `session` or `transaction`; see [`Pooler`] |
     /// | `listen` | another URL, percent-encoded; see [`with_listen`](Self::with_listen) |
     /// | `retention` | such as `7d`; see [`with_retention`](Self::with_retention) |
+    /// | `session_timeout`, `restart_delay` | such as `10s`, with `strategy=session`; see [`with_session_timeout`](Self::with_session_timeout), [`with_restart_delay`](Self::with_restart_delay) |
+    /// | `max_holds`, `max_connections` | numbers, with `strategy=session`; see [`with_max_holds`](Self::with_max_holds), [`with_max_connections`](Self::with_max_connections) |
     /// | `checks` | [`warn`](Checks::Warn) (default), [`refuse`](Checks::Refuse), [`off`](Checks::Off); see [`with_checks`](Self::with_checks) |
     /// | `password_file`, `password_env` | a file or an environment variable that has the password; see [`with_credentials`](Self::with_credentials) |
     /// | `tls` | `true`: TLS alone, and the server's certificate is verified; see [`with_tls`](Self::with_tls) |
@@ -103,6 +109,10 @@ impl PostgresConfig {
             "pooler" => self.with_pooler(choice(key, value, &POOLERS)?),
             "listen" => self.with_listen(Self::from_url(value)?),
             "retention" => self.with_retention(duration(key, value)?),
+            "session_timeout" => self.with_session_timeout(duration(key, value)?),
+            "restart_delay" => self.with_restart_delay(duration(key, value)?),
+            "max_holds" => self.with_max_holds(count(key, value)?),
+            "max_connections" => self.with_max_connections(count(key, value)?),
             "checks" => self.with_checks(choice(key, value, &Checks::VALUES)?),
             "socket" => {
                 let port = match self.hosts.as_slice() {
@@ -140,6 +150,12 @@ fn host(text: &str) -> Result<Host> {
     Ok(Host::Tcp(decoded(host)?, port))
 }
 
+fn count(key: &str, value: &str) -> Result<usize> {
+    value
+        .parse()
+        .map_err(|_| misconfigured(format!("{key} in the URL is no whole number")))
+}
+
 fn decoded(text: &str) -> Result<String> {
     let decoded = percent_decode_str(text).decode_utf8();
     decoded
@@ -147,10 +163,10 @@ fn decoded(text: &str) -> Result<String> {
         .map_err(|_| misconfigured("user, password, host and database must be UTF-8: percent-encode its bytes"))
 }
 
-const STRATEGIES: [(&str, Strategy); 1] = [("lease", Strategy::Lease)];
+const STRATEGIES: [(&str, Strategy); 2] = [("lease", Strategy::Lease), ("session", Strategy::Session)];
 const POOLERS: [(&str, Pooler); 3] = [
     ("none", Pooler::None),
-    ("session", Pooler::None),
+    ("session", Pooler::Session),
     ("transaction", Pooler::Transaction),
 ];
 

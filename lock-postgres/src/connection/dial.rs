@@ -5,17 +5,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use lock_core::backend::{HolderId, SentAt};
 use lock_core::{Error, ErrorKind, Result};
 use lock_kit::identify::{first_answer, wrong_server};
 use parking_lot::Mutex;
+use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout};
 use tokio_postgres::config::SslMode;
 use tokio_postgres::{Client, Config, NoTls};
 
 use super::tls::Handshakes;
-use super::{Connection, OnCall, State};
+use super::{Connection, OnCall, State, TextRows};
 use crate::config::{Host, Pooler, PostgresConfig};
-use crate::error::{SqlError, connect_error, may_be_foreign};
+use crate::error::{SqlError, connect_error, may_be_foreign, pooler_between};
 use crate::probe::{PROBE, Probe, SETTINGS};
 
 /// How long another server may take to show what it is.
@@ -23,10 +25,22 @@ const SILENCE_LIMIT: Duration = Duration::from_millis(500);
 
 static NUMBERS: AtomicU64 = AtomicU64::new(1);
 
+/// What a connection needs besides what all need.
+pub(crate) struct SetUp {
+    /// Options in the first message, which the server itself reads. A pooler refuses or ignores them.
+    pub(crate) options: Option<String>,
+    /// Statements that are run before the probe. [`Connection::answer_to_set_up`] has their rows.
+    pub(crate) text: String,
+}
+
+/// Makes that of a connection with this [mark](Connection::mark).
+type MakeSetUp = fn(&PostgresConfig, &str) -> SetUp;
+
 /// Makes connections by one configuration.
 #[derive(Debug)]
 pub(crate) struct Dialer {
     config: PostgresConfig,
+    set_up: Option<MakeSetUp>,
     /// Whether a server of ours ever answered.
     has_reached: AtomicBool,
 }
@@ -35,8 +49,15 @@ impl Dialer {
     pub(crate) fn new(config: PostgresConfig) -> Self {
         Self {
             config,
+            set_up: None,
             has_reached: AtomicBool::new(false),
         }
+    }
+
+    /// Has each connection set up like this besides.
+    pub(crate) fn with_set_up(mut self, set_up: MakeSetUp) -> Self {
+        self.set_up = Some(set_up);
+        self
     }
 
     /// A new connection to the first host that takes writes.
@@ -98,6 +119,15 @@ impl Dialer {
                 return Err(Error::new(ErrorKind::Misconfigured, "there are no Unix sockets here").not_executed());
             }
         };
+        let mark = HolderId::random().to_string();
+        let set_up = self.set_up.map(|set_up| set_up(&self.config, &mark));
+        let has_options = match set_up.as_ref().and_then(|set_up| set_up.options.as_ref()) {
+            Some(text) => {
+                options.options(text);
+                true
+            }
+            None => false,
+        };
         let address = host.to_string();
         let connected = match &self.config.tls {
             Some(tls) => {
@@ -117,7 +147,11 @@ impl Dialer {
             }
         };
         match connected {
-            Ok(connected) => self.set_up(connected, &address).await,
+            Ok(connected) => self.set_up(connected, &address, mark, set_up).await,
+            // The server itself takes these options.
+            Err(error) if has_options && error.code().is_some_and(|code| code.code() == "08P01") => {
+                Err(pooler_between(&address).with_source(error).not_executed())
+            }
             Err(error) => {
                 let is_foreign = !self.has_reached.load(Ordering::Relaxed) && may_be_foreign(&error);
                 let error = connect_error(error, &address);
@@ -134,10 +168,14 @@ impl Dialer {
         &self,
         (client, state, task): (Client, Arc<State>, tokio::task::AbortHandle),
         address: &str,
+        mark: String,
+        set_up: Option<SetUp>,
     ) -> Result<Arc<Connection>> {
-        let text = match self.config.pooler {
-            Pooler::Transaction => PROBE.to_owned(),
-            Pooler::None => format!("{SETTINGS};{PROBE}"),
+        let is_own = self.config.pooler != Pooler::Transaction;
+        let text = match (is_own, set_up) {
+            (false, _) => PROBE.to_owned(),
+            (true, None) => format!("{SETTINGS};{PROBE}"),
+            (true, Some(set_up)) => format!("{SETTINGS};{};{PROBE}", set_up.text),
         };
         let mut connection = Connection {
             client,
@@ -145,10 +183,14 @@ impl Dialer {
             task,
             probe: Probe::default(),
             round_trip: Duration::ZERO,
-            prepares: AtomicBool::new(self.config.pooler == Pooler::None),
+            prepares: AtomicBool::new(is_own),
             prepared: Mutex::new(HashMap::new()),
             was_used: AtomicBool::new(false),
             number: NUMBERS.fetch_add(1, Ordering::Relaxed),
+            mark,
+            answer_to_set_up: TextRows::new(),
+            sent: SentAt::now(),
+            runtime: Handle::current(),
         };
         let asked = Instant::now();
         let answer = connection.run(&text, None).await;
@@ -160,6 +202,7 @@ impl Dialer {
             .probe
             .check(&self.config, address)
             .map_err(Error::not_executed)?;
+        connection.answer_to_set_up = answer;
         connection.was_used = AtomicBool::new(false);
         Ok(Arc::new(connection))
     }

@@ -1,4 +1,4 @@
-//! The guarantees of leases.
+//! The guarantees of each strategy.
 
 use lock_core::{Guarantee, Verdict};
 
@@ -41,9 +41,35 @@ pub(crate) fn leases_keep(guarantee: Guarantee, probe: Option<&Probe>, checks: C
     }
 }
 
+/// A lock of a session ends with its connection and with its server.
+pub(crate) fn sessions_keep(guarantee: Guarantee) -> Verdict {
+    match guarantee {
+        Guarantee::ServerCrash => Verdict::no("a lock of a session ends with the server", "use strategy=lease"),
+        Guarantee::Failover | Guarantee::Partition => Verdict::no(
+            "locks of sessions are not replicated",
+            "use ZooKeeper, a quorum, or Redis with replicas=N",
+        ),
+        Guarantee::ConnectionLoss => Verdict::no("a lock of a session ends with its connection", "use strategy=lease"),
+        Guarantee::ClockStep => Verdict::no(
+            "the server's wall clock ends silent sessions",
+            "keep its clock by slewing and leave this guarantee out",
+        ),
+        Guarantee::NoEviction => Verdict::Yes,
+        _ => Verdict::unknown("this version of the backend does not know it", "update polylock"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_lock_of_a_session_survives_nothing_that_ends_its_connection() {
+        for guarantee in [Guarantee::ServerCrash, Guarantee::Failover, Guarantee::ConnectionLoss] {
+            assert!(sessions_keep(guarantee).to_string().starts_with("no: "), "{guarantee}");
+        }
+        assert!(sessions_keep(Guarantee::NoEviction).is_yes());
+    }
 
     #[test]
     fn what_depends_on_the_server_is_unknown_before_it_was_asked() {

@@ -7,6 +7,6 @@ mod late;
 mod queue;
 mod renewals;
 mod sharing;
-mod support;
+pub(crate) mod support;
 mod tables;
 mod tls;

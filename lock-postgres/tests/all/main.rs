@@ -3,4 +3,5 @@
 
 mod fence;
 mod lease;
+mod session;
 mod transaction;

@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use conformance_tests::{BackendHarness, Data, Harness, NoServer, Route, ServerUse, Subject, Timing};
 use lock_core::backend::DistributedLock;
 use lock_postgres::tokio_postgres::{Client, NoTls};
-use lock_postgres::{LeaseTableBackend, Pooler, PostgresConfig, schema};
+use lock_postgres::{Pooler, PostgresConfig, Strategy, schema};
 use testbed::{Certificates, Edition, Error, PgBouncer, Postgres, Server, Standbys};
 use tokio::sync::{Mutex, OnceCell};
 
@@ -25,6 +25,8 @@ pub(crate) trait Which: Debug + Send + Sync + 'static {
     /// What else there is.
     const BESIDE: Beside = Beside::Nothing;
 
+    const STRATEGY: Strategy = Strategy::Lease;
+
     /// The one that cases share.
     fn shared() -> &'static OnceCell<Servers>;
 }
@@ -35,14 +37,16 @@ pub(crate) enum Beside {
     Nothing,
     /// A PgBouncer before it.
     Pool,
-    /// The same, and waiters listen at the server itself.
+    /// One that gives each client a connection of its own.
+    PoolOfSessions,
+    /// A PgBouncer, and waiters listen at the server itself.
     PoolAndListening,
     /// A standby, which the URL names first.
     Standby,
 }
 
 macro_rules! which {
-    ($name:ident, $server:expr $(, $beside:ident)?) => {
+    ($name:ident, $server:expr $(, beside $beside:ident)? $(, strategy $strategy:ident)?) => {
         #[derive(Debug)]
         pub(crate) struct $name;
 
@@ -52,6 +56,8 @@ macro_rules! which {
             }
 
             $(const BESIDE: Beside = Beside::$beside;)?
+
+            $(const STRATEGY: Strategy = Strategy::$strategy;)?
 
             fn shared() -> &'static OnceCell<Servers> {
                 static SHARED: OnceCell<Servers> = OnceCell::const_new();
@@ -63,11 +69,14 @@ macro_rules! which {
 
 which!(OwnPostgres, Postgres::new());
 which!(OverTls, Postgres::new().tls(certificates()));
-which!(Pooled, Postgres::new(), Pool);
-which!(PooledListening, Postgres::new(), PoolAndListening);
-which!(Hosts, Postgres::new(), Standby);
+which!(Pooled, Postgres::new(), beside Pool);
+which!(PooledListening, Postgres::new(), beside PoolAndListening);
+which!(Hosts, Postgres::new(), beside Standby);
 which!(Postgres18, Postgres::new().edition(Edition::Postgres18));
 which!(Hostile, Postgres::new().hostile());
+which!(Sessions, Postgres::new(), strategy Session);
+which!(Sessions18, Postgres::new().edition(Edition::Postgres18).hostile(), strategy Session);
+which!(PooledSessions, Postgres::new(), beside PoolOfSessions, strategy Session);
 
 const USER: &str = "least";
 const PASSWORD: &str = "s3cret";
@@ -101,9 +110,14 @@ impl Servers {
             Some(standbys) => standbys[0].clone(),
             None => W::server().start().await?,
         };
+        let pooler = PgBouncer::of(postgres.port()).user(USER, PASSWORD);
         let pool = match W::BESIDE {
-            Beside::Pool | Beside::PoolAndListening => {
-                Some(PgBouncer::of(postgres.port()).user(USER, PASSWORD).start().await?)
+            Beside::Pool | Beside::PoolAndListening => Some(pooler.start().await?),
+            Beside::PoolOfSessions => {
+                let many = pooler
+                    .setting("pool_mode", "session")
+                    .setting("default_pool_size", "300");
+                Some(many.start().await?)
             }
             Beside::Nothing | Beside::Standby => None,
         };
@@ -127,6 +141,9 @@ impl Servers {
             .or_else(|| self.standbys.as_ref().map(both))
     }
 }
+
+/// The session timeout, which is the TTL of every hold.
+const SESSION: Duration = Duration::from_secs(3);
 
 /// Six round trips, which is what a connection with TLS takes, on the slowest line of any case.
 const CONNECT: Duration = Duration::from_secs(8);
@@ -228,14 +245,20 @@ impl<W: Which> PostgresHarness<W> {
             return;
         }
         let config = PostgresConfig::from_url(&self.url).expect("testbed's URL");
-        schema::migrate(&config.with_table(table))
+        schema::migrate(&config.with_table(table).with_strategy(W::STRATEGY))
             .await
             .expect("make the tables");
-        // The permissions that the page of the crate lists.
-        let grant = format!(
-            "GRANT SELECT, INSERT, UPDATE ON \"{table}_leases\" TO {USER}; \
-             GRANT SELECT, INSERT, UPDATE, DELETE ON \"{table}_holders\", \"{table}_waiters\" TO {USER}"
-        );
+        // What the page of the crate says.
+        let grant = match W::STRATEGY {
+            Strategy::Session => format!(
+                "GRANT SELECT, INSERT, UPDATE ON \"{table}_tokens\" TO {USER}; \
+                 GRANT SELECT, INSERT, UPDATE, DELETE ON \"{table}_readers\" TO {USER}"
+            ),
+            _ => format!(
+                "GRANT SELECT, INSERT, UPDATE ON \"{table}_leases\" TO {USER}; \
+                 GRANT SELECT, INSERT, UPDATE, DELETE ON \"{table}_holders\", \"{table}_waiters\" TO {USER}"
+            ),
+        };
         self.owner().await.batch_execute(&grant).await.expect("grant");
     }
 
@@ -266,18 +289,27 @@ impl<W: Which> BackendHarness for PostgresHarness<W> {
             config.with_user(USER).with_password(PASSWORD).with_table(namespace)
         };
         let clients = config(self.clients.as_ref().unwrap_or(&self.url)).await;
-        let config = match W::BESIDE {
+        let clients = match W::BESIDE {
             Beside::Nothing | Beside::Standby => clients,
             Beside::Pool => clients.with_pooler(Pooler::Transaction),
+            Beside::PoolOfSessions => clients.with_pooler(Pooler::Session),
             Beside::PoolAndListening => clients
                 .with_pooler(Pooler::Transaction)
                 .with_listen(config(&self.url).await),
+        };
+        let config = match W::STRATEGY {
+            // No case needs a server that is older than its clients' sessions.
+            Strategy::Session => clients
+                .with_strategy(Strategy::Session)
+                .with_session_timeout(SESSION)
+                .with_restart_delay(Duration::ZERO),
+            _ => clients,
         };
         let config = match route {
             Route::Direct => config.with_connect_timeout(UNHURRIED).with_response_timeout(UNHURRIED),
             _ => config.with_connect_timeout(CONNECT),
         };
-        Arc::new(LeaseTableBackend::new(config).expect("a valid configuration"))
+        lock_postgres::backend(config).expect("a valid configuration")
     }
 }
 
@@ -285,6 +317,9 @@ impl<W: Which> BackendHarness for PostgresHarness<W> {
 impl<W: Which> Node for PostgresHarness<W> {
     async fn end_hold(&self, namespace: &str, name: &str) -> bool {
         let owner = self.owner().await;
+        if W::STRATEGY == Strategy::Session {
+            return end_session(&owner, namespace, name).await;
+        }
         let delete = format!("DELETE FROM \"{namespace}_holders\" WHERE name = $1");
         owner
             .execute(&delete, &[&name.as_bytes()])
@@ -297,4 +332,16 @@ impl<W: Which> Node for PostgresHarness<W> {
         let ended = owner.execute(&end, &[&name.as_bytes()]).await;
         ended.expect("end the hold") == 1
     }
+}
+
+/// There is no other way than through the session: it is the hold. Returns when the server has ended it.
+async fn end_session(owner: &Client, table: &str, name: &str) -> bool {
+    let end = "WITH k AS (SELECT ('x'||substr(encode(sha256(convert_to('polylock','UTF8')||'\\x00'::bytea||convert_to('session','UTF8')\
+         ||'\\x00'::bytea||convert_to('public','UTF8')||'\\x00'::bytea||convert_to($1,'UTF8')||'\\x00'::bytea||$2),'hex'),1,16))\
+         ::bit(64)::bigint AS key) \
+         SELECT pg_terminate_backend(pid,20000) FROM pg_locks,k WHERE locktype='advisory' AND granted \
+         AND ((classid::bigint<<32)|objid::bigint)=key";
+    let ended = owner.query(end, &[&table, &name.as_bytes()]).await;
+    let ended = ended.expect("end the session");
+    !ended.is_empty() && ended.iter().all(|row| row.get(0))
 }

@@ -11,34 +11,34 @@ use lock_core::backend::{
 };
 use lock_core::{FencingToken, LockName};
 use lock_postgres::tokio_postgres::{Client, SimpleQueryMessage};
-use lock_postgres::{LeaseTableBackend, PostgresConfig};
+use lock_postgres::{LeaseTableBackend, PostgresConfig, SessionBackend, Strategy};
 use testbed::{Postgres, Server};
 use tokio::time::{sleep, timeout};
 
 use crate::fence::stock::{connect, shared_server};
 
 /// What no healthy machine needs for what should happen at once.
-pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-pub(super) const fn secs(secs: u64) -> Duration {
+pub(crate) const fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
 }
 
 /// Lock tables of one test's own.
-pub(super) struct Fixture {
-    pub(super) server: Server,
-    pub(super) table: String,
+pub(crate) struct Fixture {
+    pub(crate) server: Server,
+    pub(crate) table: String,
     observer: Client,
 }
 
 impl Fixture {
     /// On the server that all tests share.
-    pub(super) async fn shared() -> Self {
+    pub(crate) async fn shared() -> Self {
         Self::on(shared_server().await.clone()).await
     }
 
     /// On a server that the test may break.
-    pub(super) async fn own(server: Postgres) -> Self {
+    pub(crate) async fn own(server: Postgres) -> Self {
         let server = server.start().await.unwrap();
         assert!(
             !server.is_external(),
@@ -62,7 +62,7 @@ impl Fixture {
         fixture
     }
 
-    pub(super) fn config(&self) -> PostgresConfig {
+    pub(crate) fn config(&self) -> PostgresConfig {
         PostgresConfig::from_url(&self.server.url())
             .unwrap()
             .with_connect_timeout(PATIENCE)
@@ -71,16 +71,28 @@ impl Fixture {
     }
 
     /// A client with connections of its own.
-    pub(super) fn backend(&self) -> LeaseTableBackend {
+    pub(crate) fn backend(&self) -> LeaseTableBackend {
         LeaseTableBackend::new(self.config()).unwrap()
     }
 
-    pub(super) async fn observer(&self) -> Client {
+    /// The same with sessions that the server ends after a minute of silence.
+    pub(crate) fn session_config(&self) -> PostgresConfig {
+        self.config()
+            .with_strategy(Strategy::Session)
+            .with_session_timeout(secs(60))
+            .with_restart_delay(Duration::ZERO)
+    }
+
+    pub(crate) fn sessions(&self) -> SessionBackend {
+        SessionBackend::new(self.session_config()).unwrap()
+    }
+
+    pub(crate) async fn observer(&self) -> Client {
         connect(&self.server.url()).await
     }
 
     /// The first value of what a statement finds, in which `{}` is what the names of the tables begin with.
-    pub(super) async fn value(&self, sql: &str) -> Option<String> {
+    pub(crate) async fn value(&self, sql: &str) -> Option<String> {
         let sql = sql.replace("{}", &self.table);
         let found = self.observer.simple_query(&sql).await.unwrap();
         found.into_iter().find_map(|message| match message {
@@ -89,7 +101,7 @@ impl Fixture {
         })
     }
 
-    pub(super) async fn number(&self, sql: &str) -> i64 {
+    pub(crate) async fn number(&self, sql: &str) -> i64 {
         let value = self.value(sql).await.expect("a value");
         value.parse().expect("a number")
     }
@@ -103,37 +115,37 @@ impl Fixture {
     }
 
     /// How many statements of these tables wait for a row.
-    pub(super) async fn waiting_for_rows(&self) -> i64 {
+    pub(crate) async fn waiting_for_rows(&self) -> i64 {
         self.number("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type='Lock' AND query LIKE '%{}%'")
             .await
     }
 }
 
-pub(super) fn name(name: &str) -> LockName {
+pub(crate) fn name(name: &str) -> LockName {
     LockName::new(name).unwrap()
 }
 
-pub(super) fn options(of: &str, ttl: Duration) -> RequestOptions {
+pub(crate) fn options(of: &str, ttl: Duration) -> RequestOptions {
     RequestOptions::new(name(of), Terms::new(ttl))
 }
 
 /// A hold that was granted.
-pub(super) struct Granted {
-    pub(super) hold: Arc<dyn Hold>,
+pub(crate) struct Granted {
+    pub(crate) hold: Arc<dyn Hold>,
     _control: RequestControl,
 }
 
 impl Granted {
-    pub(super) fn token(&self) -> FencingToken {
+    pub(crate) fn token(&self) -> FencingToken {
         self.hold.token()
     }
 
-    pub(super) async fn release(&self) -> ReleaseOutcome {
+    pub(crate) async fn release(&self) -> ReleaseOutcome {
         self.hold.release(ReleaseOptions::default()).await.unwrap()
     }
 }
 
-pub(super) async fn acquire(backend: &LeaseTableBackend, options: RequestOptions) -> Option<Granted> {
+pub(crate) async fn acquire(backend: &impl DistributedLock, options: RequestOptions) -> Option<Granted> {
     let (request, control) = options.start();
     let attempt = soon(backend.acquire(&request)).await.unwrap();
     granted(attempt).map(|hold| Granted {
@@ -142,37 +154,37 @@ pub(super) async fn acquire(backend: &LeaseTableBackend, options: RequestOptions
     })
 }
 
-pub(super) fn granted(attempt: Attempt) -> Option<Arc<dyn Hold>> {
+pub(crate) fn granted(attempt: Attempt) -> Option<Arc<dyn Hold>> {
     match attempt {
         Attempt::Granted(hold, _) => Some(hold),
         _ => None,
     }
 }
 
-pub(super) async fn grant(backend: &LeaseTableBackend, of: &str, ttl: Duration) -> Granted {
+pub(crate) async fn grant(backend: &impl DistributedLock, of: &str, ttl: Duration) -> Granted {
     let granted = acquire(backend, options(of, ttl).waits(false)).await;
     granted.expect("the name is free")
 }
 
-pub(super) async fn try_in(backend: &LeaseTableBackend, of: &str, mode: Mode) -> Option<Granted> {
+pub(crate) async fn try_in(backend: &impl DistributedLock, of: &str, mode: Mode) -> Option<Granted> {
     acquire(backend, options(of, secs(60)).mode(mode).waits(false)).await
 }
 
 /// An acquire that goes on in the background.
-pub(super) fn begin(
-    backend: &LeaseTableBackend,
+pub(crate) fn begin(
+    backend: &(impl DistributedLock + Clone),
     request: &AcquireRequest,
 ) -> tokio::task::JoinHandle<lock_core::Result<Attempt>> {
     let (backend, request) = (backend.clone(), request.clone());
     tokio::spawn(async move { backend.acquire(&request).await })
 }
 
-pub(super) async fn soon<T>(future: impl Future<Output = T>) -> T {
+pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {
     timeout(PATIENCE, future).await.expect("it takes too long")
 }
 
 /// Waits until this is true.
-pub(super) async fn until(what: &str, is_true: impl AsyncFn() -> bool) {
+pub(crate) async fn until(what: &str, is_true: impl AsyncFn() -> bool) {
     let waited = timeout(PATIENCE, async {
         while !is_true().await {
             sleep(Duration::from_millis(10)).await;

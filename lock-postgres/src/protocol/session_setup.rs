@@ -1,0 +1,187 @@
+//! What makes a connection a session that may carry locks, and what the server says of it.
+
+use std::time::Duration;
+
+use lock_core::{Error, ErrorKind, Result};
+
+use super::in_micros;
+use crate::config::{Pooler, PostgresConfig};
+use crate::connection::{Connection, SetUp};
+use crate::error::{SqlError, pooler_between};
+
+/// The oldest server that ends silent sessions.
+const OLDEST: u32 = 140_000;
+
+/// For how long a statement waits for a row or a table. Meanwhile heartbeats of the session wait as well.
+const LOCK_TIMEOUT: &str = "500ms";
+
+/// What tells the row of a set-up from others.
+const ROW: &str = "session";
+
+/// Whether the session is still the client's own: returns its mark.
+pub(crate) const PING: &str = "SELECT current_setting('polylock.session',true)";
+
+/// A session of the server, distinct from all others that it ever had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Identity {
+    pub(crate) process: i32,
+    /// When it was started, in microseconds; `None` if the server does not say.
+    started: Option<i64>,
+}
+
+/// What the server says of a new session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Told {
+    pub(crate) identity: Identity,
+    /// The entries of the server's table of locks.
+    pub(crate) lock_entries: usize,
+}
+
+/// Sets up the session of a connection with this mark. The server itself must have started the session for it, unless a pooler is
+/// declared: a pooler cannot pass the mark on in the first message, since its connections are there before its clients are.
+pub(crate) fn set_up(config: &PostgresConfig, mark: &str) -> SetUp {
+    let timeout = config.sessions.timeout;
+    let (options, set_mark) = match config.pooler {
+        Pooler::Session => (None, format!("SELECT set_config('polylock.session','{mark}',false);")),
+        _ => (Some(format!("-c polylock.session={mark}")), String::new()),
+    };
+    // A line that is cut off must not end the session before its timeout, by which its client counts.
+    let seconds = timeout.as_secs() + 1;
+    let (idle, unanswered) = (seconds.max(10), seconds.max(20));
+    let text = format!(
+        "{set_mark}SELECT '{ROW}',current_setting('polylock.session',true),current_setting('server_version_num'),pg_backend_pid(),\
+         (SELECT {started} FROM pg_stat_activity WHERE pid=pg_backend_pid()),current_setting('max_locks_per_transaction')::bigint*\
+         (current_setting('max_connections')::bigint+current_setting('max_prepared_transactions')::bigint);\
+         SET synchronous_commit=off;\
+         SET lock_timeout='{LOCK_TIMEOUT}';\
+         SELECT set_config(s.name,v.value,false) FROM (VALUES ('idle_session_timeout','{}ms'),('tcp_keepalives_idle','{idle}'),\
+         ('tcp_user_timeout','{unanswered}s'),('client_connection_check_interval','1s')) v(name,value) JOIN pg_settings s \
+         ON s.name=v.name WHERE s.name<>'client_connection_check_interval' OR version() LIKE '%linux%'",
+        timeout.as_millis(),
+        started = in_micros("backend_start"),
+    );
+    SetUp { options, text }
+}
+
+/// Reads what the server said of this session.
+///
+/// # Errors
+/// [`ErrorKind::Misconfigured`] for an old server, and for a pooler that was not declared.
+pub(crate) fn told(connection: &Connection, address: &str) -> Result<Told> {
+    let rows = connection.answer_to_set_up();
+    let row = rows
+        .iter()
+        .find(|row| row.first().is_some_and(|first| first.as_deref() == Some(ROW)));
+    let value = |column: usize| row?.get(column)?.as_deref();
+    if value(1) != Some(connection.mark()) {
+        return Err(pooler_between(address).not_executed());
+    }
+    let number = |column: usize| value(column).and_then(|text| text.parse::<i64>().ok());
+    let unread = || SqlError::UnexpectedAnswer("session").into_lock_error();
+    let version = number(2).ok_or_else(unread)?;
+    if version < i64::from(OLDEST) {
+        let message = format!(
+            "the PostgreSQL server at {address} is version {}: strategy=session needs 14 or later, use strategy=lease",
+            version / 10_000
+        );
+        return Err(Error::new(ErrorKind::Misconfigured, message).not_executed());
+    }
+    let process = number(3).and_then(|process| i32::try_from(process).ok());
+    Ok(Told {
+        identity: Identity {
+            process: process.ok_or_else(unread)?,
+            started: number(4),
+        },
+        lock_entries: number(5).and_then(|entries| usize::try_from(entries).ok()).unwrap_or(0),
+    })
+}
+
+/// Has a session wait for a lock for so long.
+pub(crate) fn begin_wait(limit: Duration) -> String {
+    format!(
+        "SET lock_timeout='{}ms';SET statement_timeout=0",
+        limit.as_millis().max(1)
+    )
+}
+
+/// Undoes [`begin_wait`].
+pub(crate) fn end_wait() -> String {
+    format!("SET lock_timeout='{LOCK_TIMEOUT}';SET statement_timeout='5s'")
+}
+
+impl Identity {
+    /// Ends what the session is waiting for.
+    pub(crate) fn cancel(self) -> String {
+        self.over("pg_cancel_backend(pid)")
+    }
+
+    /// Ends the session, and waits until it has ended: returns `t` then, and no row if it had ended before.
+    pub(crate) fn terminate(self, limit: Duration) -> String {
+        self.over(&format!("pg_terminate_backend(pid,{})", limit.as_millis().max(1)))
+    }
+
+    /// Returns a row if the session is there.
+    pub(crate) fn find(self) -> String {
+        self.over("true")
+    }
+
+    fn over(self, what: &str) -> String {
+        let started = in_micros("backend_start");
+        let is_it = match self.started {
+            // That of another user is hidden.
+            Some(number) => format!(" AND COALESCE({started},{number})={number}"),
+            None => String::new(),
+        };
+        format!("SELECT {what} FROM pg_stat_activity WHERE pid={}{is_it}", self.process)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_is_set_up_by_its_timeout() {
+        let config = PostgresConfig::new("db", 5432).with_session_timeout(Duration::from_millis(1500));
+        let direct = set_up(&config, "ab");
+        assert_eq!(direct.options.as_deref(), Some("-c polylock.session=ab"));
+        for part in [
+            "('idle_session_timeout','1500ms')",
+            "('tcp_keepalives_idle','10')",
+            "('tcp_user_timeout','20s')",
+        ] {
+            assert!(direct.text.contains(part), "{part}: {}", direct.text);
+        }
+        let long = config
+            .with_session_timeout(Duration::from_secs(60))
+            .with_pooler(Pooler::Session);
+        let pooled = set_up(&long, "ab");
+        assert_eq!(pooled.options, None);
+        assert!(
+            pooled
+                .text
+                .starts_with("SELECT set_config('polylock.session','ab',false);")
+        );
+        assert!(
+            pooled.text.contains("('tcp_user_timeout','61s')") && pooled.text.contains("('tcp_keepalives_idle','61')")
+        );
+    }
+
+    #[test]
+    fn a_session_is_found_by_more_than_its_number() {
+        let identity = Identity {
+            process: 7,
+            started: Some(5),
+        };
+        assert_eq!(
+            identity.find(),
+            "SELECT true FROM pg_stat_activity WHERE pid=7 AND \
+             COALESCE((extract(epoch from backend_start)*1000000)::bigint,5)=5"
+        );
+        assert!(
+            identity
+                .terminate(Duration::from_secs(2))
+                .starts_with("SELECT pg_terminate_backend(pid,2000) ")
+        );
+    }
+}

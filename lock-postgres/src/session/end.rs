@@ -1,0 +1,137 @@
+//! Ending whatever a holder id has locked, or may still lock by a request that is under way.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lock_core::backend::AcquireRequest;
+use lock_core::{Error, ErrorKind, Result};
+use tokio_postgres::types::ToSql;
+
+use super::carrier::Session;
+use super::claims::{Claim, Form};
+use super::{Shared, name_of};
+use crate::connection::Statement;
+use crate::error::SqlError;
+use crate::names::literal;
+use crate::protocol::answers::column;
+use crate::protocol::session::SessionStatements;
+use crate::protocol::session_setup::end_wait;
+
+/// How long the server may take to end a session.
+const END_WITHIN: Duration = Duration::from_secs(2);
+
+impl Shared {
+    /// Retires the request's holder id.
+    pub(super) async fn abandon(&self, request: &AcquireRequest) -> Result<()> {
+        match self.claims.get(request.holder()) {
+            Some(claim) => self.end_claim(&claim).await.map(drop),
+            None => Ok(()),
+        }
+    }
+
+    /// Ends whatever a claim has, and forgets it. Returns whether the name was locked; `None` if that is unknown.
+    ///
+    /// Requests of one session come in order, so whatever the claim has sent before takes effect before the unlock. If the session
+    /// does not answer, it is ended, and everything in it.
+    pub(super) async fn end_claim(&self, claim: &Claim) -> Result<Option<bool>> {
+        let session = &claim.session;
+        // From here on nothing is granted on it.
+        claim.begin_release();
+        if !session.has_ended() && session.connection.is_driven().await {
+            let mut is_over = claim.gate.lock().await;
+            if *is_over {
+                return Ok(Some(false));
+            }
+            if claim.is_waiting() {
+                // It need not take effect: the unlock waits behind the wait.
+                let cancelled = self.ask(&session.identity.cancel()).await;
+                cancelled.map_err(SqlError::into_lock_error)?;
+            }
+            let unlocked = self.unlock_any(claim).await;
+            if claim.waits {
+                self.finish_wait(session);
+            }
+            match unlocked {
+                Ok(was_locked) => {
+                    *is_over = true;
+                    self.claims.forget(claim);
+                    return Ok(Some(was_locked));
+                }
+                Err(error @ SqlError::TimedOut(_)) if !session.carries_only(claim.holder) => {
+                    return Err(error.into_lock_error());
+                }
+                Err(error) if error.is_refusal() => return Err(error.into_lock_error()),
+                Err(_) => session.connection.abort(),
+            }
+        }
+        self.end_session(session).await?;
+        self.claims.forget(claim);
+        Ok(None)
+    }
+
+    /// Unlocks whatever the claim may have locked.
+    pub(super) async fn unlock_any(&self, claim: &Claim) -> Result<bool, SqlError> {
+        let statements = self.statements().await?;
+        self.unlock_by(claim, &statements.unlock_any).await
+    }
+
+    /// Unlocks what the claim has locked. Returns whether it was.
+    pub(super) async fn unlock(&self, claim: &Claim) -> Result<bool, SqlError> {
+        let statements = self.statements().await?;
+        self.unlock_by(claim, unlock_of(statements, claim.form())).await
+    }
+
+    /// In order behind all that was sent.
+    async fn unlock_by(&self, claim: &Claim, statement: &Statement) -> Result<bool, SqlError> {
+        let statements = self.statements().await?;
+        let session = &claim.session;
+        let (mark, name) = (session.connection.mark(), name_of(&claim.name));
+        let parameters: [&(dyn ToSql + Sync); 2] = [&mark, &name];
+        let sent = session.connection.query(statement, &parameters, None);
+        let rows = self.within_limit(sent).await?;
+        if claim.form() != Form::Exclusive {
+            session.connection.send(&statements.forget_reader(&literal(name)));
+        }
+        read_unlock(rows.first(), session)
+    }
+
+    /// Undoes what a wait has set, in order behind it.
+    pub(super) fn finish_wait(&self, session: &Session) {
+        session.connection.send(&end_wait());
+    }
+
+    /// Ends a session at the server, and waits until it has ended: with it ends what it has locked or may still lock.
+    pub(super) async fn end_session(&self, session: &Arc<Session>) -> Result<()> {
+        session.connection.abort();
+        let ended = self.ask(&session.identity.terminate(END_WITHIN)).await;
+        let rows = ended.map_err(SqlError::into_lock_error)?;
+        match rows.first().and_then(|row| row.first()) {
+            Some(Some(ended)) if ended == "f" => {
+                let message = "the PostgreSQL server has not yet ended the session of a connection that broke";
+                Err(Error::new(ErrorKind::Unavailable, message))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn unlock_of(statements: &SessionStatements, form: Form) -> &Statement {
+    match form {
+        Form::Exclusive => &statements.exclusive.unlock,
+        Form::Shared => &statements.shared.unlock,
+        Form::Either => &statements.unlock_any,
+    }
+}
+
+/// `NULL` is the answer of somebody else's session.
+fn read_unlock(row: Option<&tokio_postgres::Row>, session: &Session) -> Result<bool, SqlError> {
+    const WHAT: &str = "unlock";
+    let row = row.ok_or(SqlError::UnexpectedAnswer(WHAT))?;
+    match column(row, 0, WHAT)? {
+        Some(was_locked) => Ok(was_locked),
+        None => {
+            session.connection.abort();
+            Err(SqlError::NotConnected)
+        }
+    }
+}

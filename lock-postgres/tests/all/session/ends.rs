@@ -1,0 +1,131 @@
+//! What ends a hold, and who learns of it.
+
+use lock_core::backend::{DistributedLock, LostCause};
+use lock_core::{HoldState, LockName, Locker};
+
+use super::locks;
+use crate::lease::support::*;
+
+/// Its timeout is a minute.
+#[testbed::test]
+async fn the_end_of_a_session_is_a_loss_at_once() {
+    let fixture = Fixture::shared().await;
+    let locker = Locker::from_backend(std::sync::Arc::new(fixture.sessions()));
+    let guard = soon(locker.lock("a").ttl(secs(60)).acquire()).await.unwrap();
+    let end = format!(
+        "SELECT pg_terminate_backend(pid,20000) FROM pg_locks WHERE locktype='advisory' AND \
+         ((classid::bigint<<32)|objid::bigint)={}",
+        super::key(&fixture, "a")
+    );
+    assert_eq!(fixture.value(&end).await.as_deref(), Some("t"));
+    let lost = soon(guard.lost()).await;
+    assert_eq!(lost.cause(), LostCause::Disconnected);
+    assert!(
+        lost.error()
+            .is_some_and(|error| error.to_string().contains("PostgreSQL")),
+        "{lost}"
+    );
+    let again = soon(locker.lock("a").ttl(secs(60)).acquire()).await.unwrap();
+    soon(again.release()).await.unwrap();
+}
+
+#[testbed::test]
+async fn the_end_of_a_client_frees_its_names_at_once() {
+    let fixture = Fixture::shared().await;
+    let backend = fixture.sessions();
+    let held = grant(&backend, "a", secs(60)).await;
+    assert_eq!(locks(&fixture, "a", true).await, 1);
+    drop(held);
+    drop(backend);
+    until("freeing the name", async || locks(&fixture, "a", true).await == 0).await;
+}
+
+#[testbed::test]
+async fn a_server_that_is_silent_makes_its_holds_suspect_before_they_are_lost() {
+    let fixture = Fixture::own(testbed::Postgres::new()).await;
+    let config = fixture.session_config().with_session_timeout(secs(6));
+    let backend = lock_postgres::SessionBackend::new(config).unwrap();
+    let held = options("a", secs(60)).waits(false);
+    let (request, _control) = held.start();
+    let _hold = granted(soon(backend.acquire(&request)).await.unwrap()).expect("the name is free");
+    fixture.server.pause().unwrap();
+    until("suspicion", async || request.lease().state() == HoldState::Suspect).await;
+    until("the loss", async || {
+        matches!(request.lease().state(), HoldState::Lost(_))
+    })
+    .await;
+    let HoldState::Lost(lost) = request.lease().state() else {
+        unreachable!("a loss is for good");
+    };
+    assert!(lost.error().is_some(), "{lost}");
+    fixture.server.resume().unwrap();
+}
+
+/// A dropped hold is renewed no more, and unlocked when its lease has ended, in a session that goes on.
+#[testbed::test]
+async fn a_hold_that_is_dropped_without_a_release_ends_with_its_lease() {
+    let fixture = Fixture::shared().await;
+    let backend = lock_postgres::SessionBackend::new(fixture.session_config().with_session_timeout(secs(2))).unwrap();
+    let kept = grant(&backend, "kept", secs(60)).await;
+    drop(grant(&backend, "a", secs(60)).await);
+    assert_eq!(locks(&fixture, "a", true).await, 1);
+    until("freeing the name", async || locks(&fixture, "a", true).await == 0).await;
+    assert_eq!(locks(&fixture, "kept", true).await, 1);
+    kept.release().await;
+}
+
+#[testbed::test]
+async fn an_acquire_that_is_dropped_leaves_nothing_once_it_was_abandoned() {
+    let fixture = Fixture::shared().await;
+    let backend = fixture.sessions();
+    let kept = grant(&backend, "kept", secs(60)).await;
+    for polls in 1..6 {
+        let (request, _control) = options("a", secs(60)).waits(false).start();
+        {
+            let mut acquiring = Box::pin(backend.acquire(&request));
+            for _ in 0..polls {
+                let polled =
+                    std::future::poll_fn(|context| std::task::Poll::Ready(acquiring.as_mut().poll(context).is_ready()));
+                if polled.await {
+                    break;
+                }
+                tokio::task::yield_now().await;
+            }
+        }
+        soon(backend.abandon(&request)).await.unwrap();
+        assert_eq!(locks(&fixture, "a", true).await, 0, "after {polls} polls");
+    }
+    // The session that it was sent in carries something else, and goes on.
+    assert_eq!(locks(&fixture, "kept", true).await, 1);
+    kept.release().await;
+}
+
+#[testbed::test]
+async fn a_session_that_falls_silent_is_ended_by_the_server() {
+    let fixture = Fixture::shared().await;
+    let name = LockName::new("a").unwrap();
+    let backend = lock_postgres::SessionBackend::new(fixture.session_config().with_session_timeout(secs(2))).unwrap();
+    let stuck = std::thread::spawn({
+        let backend = backend.clone();
+        move || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .unwrap();
+            let (request, control) = options("a", secs(60)).waits(false).start();
+            let granted = granted(runtime.block_on(backend.acquire(&request)).unwrap()).expect("the name is free");
+            // From here on nobody drives it: no heartbeat is sent, and its sockets stay open.
+            (runtime, granted, request, control)
+        }
+    });
+    let (runtime, _hold, request, _control) = stuck.join().unwrap();
+    let observer = fixture.sessions();
+    until("ending the session", async || {
+        let is_believed = !matches!(request.lease().state(), HoldState::Lost(_));
+        let is_free = !observer.status(&name).await.unwrap().is_held();
+        assert!(!(is_free && is_believed), "free, and its holder counts on it");
+        is_free
+    })
+    .await;
+    runtime.shutdown_background();
+}
