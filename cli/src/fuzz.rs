@@ -60,7 +60,8 @@ const WORDS: &[&str] = &[
     "\u{e9}",
 ];
 
-/// What is accepted can be done: each time can be added to a clock, and no sum or difference of them is out of range.
+/// Options that are accepted can be carried out: each time can be added to a clock, and no sum or difference of them is
+/// out of range.
 #[test]
 fn command_lines() {
     let seeds = &[

@@ -307,7 +307,7 @@ async fn lost(held: Option<&Held>, stop_before: Duration) -> Loss {
     }
 }
 
-/// What a run's times come to with this TTL, if they are accepted.
+/// The times of a run with this TTL, if they are accepted.
 #[cfg(test)]
 pub(crate) fn times(arguments: &RunArgs, ttl: Duration) -> Option<(Duration, Option<String>)> {
     let stop_before = stop_before(arguments, ttl).ok()?;

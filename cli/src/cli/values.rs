@@ -46,7 +46,7 @@ impl Permits {
 /// A duration with its unit.
 ///
 /// # Errors
-/// How to write one.
+/// A text that says how to write one.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
     parse_duration(text).ok_or_else(|| "write it with a unit, as in 500ms, 10s, 5m or 1h".to_owned())
 }

@@ -310,7 +310,7 @@ conformance!(
 );
 conformance!(postgres_session, PostgresHarness<Sessions>);
 conformance!(postgres18_session, PostgresHarness<Sessions18>);
-// What depends on who is called, and on the next host.
+// The cases that depend on the node that is called, and on the next host.
 conformance!(
     only [
         a_second_client_is_refused

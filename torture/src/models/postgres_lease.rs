@@ -22,13 +22,13 @@ mod steps;
 /// Bounds, and what may happen within them.
 #[derive(Clone, Debug)]
 pub struct PostgresLeaseModel {
-    /// How many acquisitions each client makes.
+    /// The number of acquisitions of each client.
     pub runs: &'static [u8],
     /// Whether clients give up what they ask for.
     pub gives_up: bool,
-    /// How many times the server crashes.
+    /// The number of times that the server crashes.
     pub crashes: u8,
-    /// What is wrong.
+    /// The bug of the model, if it has one.
     pub mutant: Option<Mutant>,
 }
 
@@ -36,11 +36,11 @@ pub struct PostgresLeaseModel {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct State {
     tables: Tables,
-    /// What a crash leaves.
+    /// The state that a crash leaves.
     durable: Tables,
     requests: BTreeSet<Sent>,
     clients: Vec<Client>,
-    /// How many of the clients have acted.
+    /// The number of clients that have acted.
     acted: usize,
     /// The clock by which places are given.
     clock: u8,
@@ -79,7 +79,7 @@ enum Phase {
     Holds,
 }
 
-/// What a statement is for.
+/// The purpose of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Statement {
     /// Takes a free name for which nobody waits.
@@ -127,7 +127,7 @@ enum Stage {
     Done(Answer),
 }
 
-/// What happens next.
+/// An event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// A client asks for the name, or asks again.
@@ -189,7 +189,7 @@ impl Model for PostgresLeaseModel {
         }
         for sent in &state.requests {
             actions.push(match sent.stage {
-                // What is decided by the row alone needs no older look at it.
+                // A statement that the row alone decides needs no older look at it.
                 Stage::New if matches!(sent.statement, Statement::Release | Statement::End) => {
                     Action::Execute(sent.clone())
                 }

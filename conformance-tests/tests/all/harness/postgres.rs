@@ -22,7 +22,7 @@ use super::servers::{self, Started, UNHURRIED};
 pub(crate) trait Which: Debug + Send + Sync + 'static {
     fn server() -> Postgres;
 
-    /// What else there is.
+    /// The other servers.
     const BESIDE: Beside = Beside::Nothing;
 
     const STRATEGY: Strategy = Strategy::Lease;
@@ -31,7 +31,7 @@ pub(crate) trait Which: Debug + Send + Sync + 'static {
     fn shared() -> &'static OnceCell<Servers>;
 }
 
-/// What there is besides a PostgreSQL.
+/// The servers besides a PostgreSQL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Beside {
     Nothing,

@@ -1,4 +1,4 @@
-//! What each event does.
+//! The effect of each event.
 
 use super::{Answer, NO_PLACE, Phase, PostgresLeaseModel, Sent, Stage, State, Statement, Tables};
 use crate::models::id::Id;
