@@ -15,6 +15,7 @@ use crate::harness::mysql_row::{MySql9, OwnMariaDb, RowLockHarness};
 use crate::harness::postgres::{OwnPostgres, Postgres18, PostgresHarness};
 use crate::harness::quorum::QuorumHarness;
 use crate::harness::redis::{Own, Redis8, RedisHarness, Second, Third, Valkey9};
+use crate::harness::redis_cluster::ClusterHarness;
 use crate::harness::zookeeper::{Standalone, Standalone39, Three, ZooKeeperHarness};
 
 type Asking = Pin<Box<dyn Future<Output = Result<Asked, NoServer>>>>;
@@ -69,6 +70,13 @@ pub(super) static SERVERS: &[Server] = &[
             ("partition", "redis-sentinel/split-brain-acknowledged"),
         ],
         ask: || Box::pin(acknowledged_redis()),
+        versions: &[],
+    },
+    Server {
+        title: "Redis Cluster, three masters",
+        suite: "redis_cluster",
+        cells: &[],
+        ask: || Box::pin(by_harness::<ClusterHarness>()),
         versions: &[],
     },
     Server {
