@@ -193,3 +193,30 @@ async fn a_place_that_a_crash_undid_is_not_given_again() {
     }
     assert!(tokens.len() == 2 && tokens.is_sorted(), "{tokens:?}");
 }
+
+#[testbed::test]
+async fn behind_a_pooler_of_transactions_a_waiter_may_listen_at_the_server_itself() {
+    // Others of this binary wait on the shared server.
+    let fixture = Fixture::own(testbed::Postgres::new()).await;
+    let pool = testbed::PgBouncer::of(fixture.server.port()).start().await.unwrap();
+    let config = lock_postgres::PostgresConfig::from_url(&pool.url())
+        .unwrap()
+        .with_table(&fixture.table)
+        .with_pooler(lock_postgres::Pooler::Transaction)
+        .with_listen(fixture.config());
+    let pooled = lock_postgres::LeaseTableBackend::new(config).unwrap();
+    let held = grant(&pooled, "a", secs(60)).await;
+    let (request, _control) = options("a", secs(60)).start();
+    let waiting = begin(&pooled, &request);
+    until("queueing", async || {
+        fixture
+            .number("SELECT count(*) FROM {}_waiters WHERE channel LIKE 'polylock_%'")
+            .await
+            == 1
+    })
+    .await;
+    // The connection says "LISTEN" until it asks again whether the server is there.
+    until("listening", async || fixture.number(LISTENS).await > 0).await;
+    assert_eq!(held.release().await, ReleaseOutcome::Released);
+    assert!(granted(soon(waiting).await.unwrap().unwrap()).is_some());
+}
