@@ -8,7 +8,7 @@ use testbed::{Edition, Error, MariaDb, PgBouncer, Postgres, Redis, Server, ZooKe
 use tokio::time::timeout;
 
 /// Longer than anything takes on an overloaded machine.
-const AT_MOST: Duration = Duration::from_secs(60);
+const AT_MOST: Duration = testbed::steady::AT_MOST;
 
 #[testbed::test]
 async fn redis_keeps_what_it_acknowledged() {

@@ -5,10 +5,9 @@ use std::net::{Ipv4Addr, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
 use testbed::Redis;
+use testbed::steady::blocking::eventually;
 
 const KINDS: [&str; 4] = ["redis", "mariadb", "zookeeper", "ensemble"];
 /// An ensemble has three.
@@ -25,12 +24,12 @@ fn a_killed_process_takes_its_servers_along() {
     // The whole group, as a CI runner does it: the watchdogs must not be in it.
     let group = rustix::process::Pid::from_raw(test.child.id().cast_signed()).expect("positive");
     rustix::process::kill_process_group(group, rustix::process::Signal::KILL).expect("it runs");
-    eventually(|| {
+    eventually("the servers are gone", || {
         ports
             .iter()
             .all(|port| TcpStream::connect((Ipv4Addr::LOCALHOST, *port)).is_err())
     });
-    eventually(|| dirs.iter().all(|dir| !dir.exists()));
+    eventually("their folders are gone", || dirs.iter().all(|dir| !dir.exists()));
 }
 
 #[testbed::test]
@@ -42,7 +41,9 @@ fn a_killed_process_takes_along_what_it_restarted() {
     test.command("kill");
     test.command("restart");
     test.child.kill().expect("it runs");
-    eventually(|| is_closed(port) && !dirs[0].exists());
+    eventually("the server and its folder are gone", || {
+        is_closed(port) && !dirs[0].exists()
+    });
 }
 
 #[testbed::test]
@@ -66,7 +67,7 @@ fn a_server_in_a_static_ends_with_a_panicking_process() {
     let mut test = Program::of(child);
     let port = test.port();
     assert!(!test.child.wait().expect("it ends").success());
-    eventually(|| is_closed(port));
+    eventually("the server is gone", || is_closed(port));
 }
 
 fn panic_with_a_server() {
@@ -206,12 +207,4 @@ fn parent(process: &std::path::Path) -> Option<u32> {
 
 fn is_closed(port: u16) -> bool {
     TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err()
-}
-
-fn eventually(mut holds: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !holds() {
-        assert!(start.elapsed() < Duration::from_secs(20), "it never came to hold");
-        sleep(Duration::from_millis(20));
-    }
 }

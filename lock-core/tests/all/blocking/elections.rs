@@ -10,6 +10,8 @@ use lock_core::blocking::{Election, Locker, Observer, Term};
 use lock_core::{ElectionState, ErrorKind, LostCause, MemoryBackend};
 use static_assertions::assert_impl_all;
 
+use testbed_steady::blocking::receives;
+
 use super::{PATIENCE, two};
 
 assert_impl_all!(Election: Clone, Send, Sync);
@@ -127,7 +129,7 @@ fn all_know_who_leads() {
         tell.send(leader).unwrap();
     });
     let term = election.campaign().unwrap();
-    let leader = told.recv_timeout(PATIENCE).unwrap();
+    let leader = receives("the leader", &told);
     observing.join().expect("no panic");
     assert_eq!((leader.term(), leader.value()), (term.token(), Some("our address")));
     assert!(matches!(elsewhere.state(), ElectionState::Following(leader) if leader.term() == term.token()));

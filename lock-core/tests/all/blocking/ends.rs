@@ -9,6 +9,8 @@ use std::time::Duration;
 use lock_core::blocking::Locker;
 use lock_core::{Error, ErrorKind, LostCause, MemoryBackend};
 
+use testbed_steady::blocking::receives;
+
 use super::{PATIENCE, two};
 
 #[test]
@@ -116,7 +118,7 @@ fn a_loss_ends_the_wait_for_it() {
         let lost = guard.wait_lost(Duration::MAX);
         (lost, guard.wait_lost(Duration::ZERO), guard.release())
     });
-    has_begun.recv_timeout(PATIENCE).unwrap();
+    receives("the beginning", &has_begun);
     server.take_away("a").unwrap();
     let (lost, again, released) = waiting.join().unwrap();
     let lost = lost.unwrap().expect("it was taken away");
@@ -134,7 +136,7 @@ fn a_hold_that_lasts_too_long_goes_to_the_next_one() {
     guard.on_lost(move |lost| calls.send(lost.cause()).unwrap()).unwrap();
     let next = elsewhere.lock("a").acquire_within(PATIENCE).unwrap();
     assert!(next.token() > guard.token());
-    assert_eq!(called.recv_timeout(PATIENCE).unwrap(), LostCause::MaximumHold);
+    assert_eq!(receives("the loss", &called), LostCause::MaximumHold);
     let reader = locks.rw_lock("b").upgradable().hold_at_most(short).acquire().unwrap();
     let lost = reader.wait_lost(PATIENCE).unwrap().expect("it is over");
     assert_eq!(lost.cause(), LostCause::MaximumHold);

@@ -10,6 +10,9 @@ use lock_core::blocking::{Guard, Locker};
 use tokio::runtime::Builder;
 use tokio::task::spawn_blocking;
 
+use testbed_steady::blocking::receives;
+use testbed_steady::happens;
+
 use super::{PATIENCE, two};
 
 /// What a thread may do with a locker.
@@ -70,7 +73,7 @@ async fn in_a_task_whose_budget_is_spent() {
         }
         use_it(&locks, &elsewhere)
     };
-    tokio::time::timeout(PATIENCE, spent).await.unwrap().unwrap();
+    happens("the end of the calls", spent).await.unwrap();
 }
 
 /// Locks something in its drop.
@@ -124,7 +127,7 @@ fn calls_in_a_drop_in_a_panic() {
         std::panic::resume_unwind(Box::new("as planned"));
     });
     assert!(panicking.join().is_err());
-    told.recv_timeout(PATIENCE).unwrap().unwrap();
+    receives("the end of the call", &told).unwrap();
 }
 
 thread_local! {
@@ -153,7 +156,7 @@ fn calls_in_a_destructor_of_a_thread_local() {
                 use_tokio();
             }
         });
-        match told.recv_timeout(PATIENCE).unwrap() {
+        match receives("the next event", &told) {
             // The clock of Tokio's feature test-util, which only tests have, lives in one of its thread-locals.
             Err(error) if !tokio_comes_first && error.contains("thread-local variable has been destroyed") => {}
             used => used.unwrap(),

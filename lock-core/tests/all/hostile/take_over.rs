@@ -34,8 +34,7 @@ impl Driver {
     }
 
     fn run<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> T {
-        let done = self.start(work).recv_timeout(seconds(30));
-        done.expect("the runtime is driven, and nothing blocks it")
+        receives("the end of the work: something blocks the runtime", &self.start(work))
     }
 
     fn pass(&self, time: Duration) {

@@ -1,0 +1,119 @@
+//! Waits and repetitions for tests that a busy machine cannot fail.
+//!
+//! | a test is tied to the machine's speed by | instead |
+//! |---|---|
+//! | a limit where only "it happens" matters | [`happens`] for an event, [`eventually`] for a state that nobody announces, [`blocking`] for both without async. Their limit, [`AT_MOST`], ends a hang |
+//! | an order that is assumed | the test makes the order: before the second one starts, it waits with [`eventually`] until the server shows the first |
+//! | a time or a count that the machine or background work raises | [`stays_below`], which repeats the scenario; [`in_some_run`], if the scenario judges by itself |
+//!
+//! What must never happen, or not before a time, is a plain assertion within the scenario: each run checks it. A lease
+//! whose expiry would hide a defect lives longer than [`AT_MOST`]: [`LONG_TTL`].
+
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
+
+use std::fmt::Debug;
+use std::panic::Location;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+
+mod answer;
+pub mod blocking;
+
+pub use answer::Answer;
+
+/// How long a test waits for what must happen. A machine that makes any progress needs less.
+pub const AT_MOST: Duration = Duration::from_secs(180);
+/// The TTL of a hold whose expiry must not stand for a release: longer than [`AT_MOST`].
+pub const LONG_TTL: Duration = Duration::from_secs(600);
+/// How often a scenario may be disturbed.
+const RUNS: usize = 6;
+/// Between two looks.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// What this future yields, however long a busy machine takes for it.
+///
+/// # Panics
+/// If it takes longer than [`AT_MOST`], with `what` did not happen.
+#[track_caller]
+pub fn happens<T>(what: &str, future: impl Future<Output = T>) -> impl Future<Output = T> {
+    let at = Location::caller();
+    async move {
+        match timeout(AT_MOST, future).await {
+            Ok(done) => done,
+            Err(_) => panic!("did not happen within {AT_MOST:?}: {what} (at {at})"),
+        }
+    }
+}
+
+/// Asks again and again until it is so: `true`, `Some`, or `Ok`.
+///
+/// # Panics
+/// If it takes longer than [`AT_MOST`], with `what` is not so, and the last answer.
+#[track_caller]
+pub fn eventually<A: Answer>(what: &str, mut ask: impl AsyncFnMut() -> A) -> impl Future<Output = A::Value> {
+    let at = Location::caller();
+    async move {
+        let (end, mut last) = (Instant::now() + AT_MOST, "no answer".to_owned());
+        while let Ok(answer) = timeout_at(end, ask()).await {
+            match answer.is_so() {
+                Ok(value) => return value,
+                Err(other) => last = other,
+            }
+            if Instant::now() >= end {
+                break;
+            }
+            sleep(PAUSE).await;
+        }
+        panic!("not so within {AT_MOST:?}: {what} (at {at}); at last: {last}");
+    }
+}
+
+/// Repeats a scenario until its time or its count stays below the bound. A busy machine and background work can only raise it, and
+/// a defect raises it in each run.
+///
+/// # Panics
+/// If no run stays below, with `mistake` and the values of all runs.
+#[track_caller]
+pub fn stays_below<T: PartialOrd + Debug>(
+    bound: T,
+    mistake: &str,
+    mut scenario: impl AsyncFnMut() -> T,
+) -> impl Future<Output = ()> {
+    let at = Location::caller();
+    async move {
+        let mut values = Vec::new();
+        while values.len() < RUNS {
+            let value = scenario().await;
+            if value < bound {
+                return;
+            }
+            values.push(value);
+        }
+        panic!("{mistake}: {values:?}, and never less than {bound:?} (at {at})");
+    }
+}
+
+/// Repeats a scenario until it succeeds: `true`, `Some`, or `Ok`. For one that means nothing if the machine stands still for a moment
+/// of it; a defect makes each run fail.
+///
+/// # Panics
+/// If no run succeeds, with `mistake` and why each failed.
+#[track_caller]
+pub fn in_some_run<A: Answer>(mistake: &str, mut scenario: impl AsyncFnMut() -> A) -> impl Future<Output = A::Value> {
+    let at = Location::caller();
+    async move {
+        let mut reasons = Vec::new();
+        while reasons.len() < RUNS {
+            match scenario().await.is_so() {
+                Ok(value) => return value,
+                Err(reason) => reasons.push(reason),
+            }
+        }
+        panic!("{mistake}, {RUNS} times in a row (at {at}): {reasons:?}");
+    }
+}
+
+#[cfg(test)]
+mod tests;
