@@ -3,10 +3,10 @@
 use lock_core::{Error, ErrorKind, FencingToken, Stale};
 use lock_postgres::Fence;
 use lock_postgres::tokio_postgres::Transaction;
-use testbed::Postgres;
+use testbed::{Postgres, happens};
 use tokio::task::JoinSet;
 
-use self::stock::{Stock, connect, soon};
+use self::stock::{Stock, connect};
 
 mod isolation;
 mod page;
@@ -221,7 +221,7 @@ async fn a_new_resource_does_not_wait_for_another() {
     for resource in ["a", "c"] {
         let mut tx = second.transaction().await.unwrap();
         let entered = stock.fence.enter(&mut tx, resource, token(1));
-        soon(entered).await.expect(resource);
+        happens("the task ends", entered).await.expect(resource);
         tx.commit().await.unwrap();
     }
 }

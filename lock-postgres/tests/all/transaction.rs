@@ -4,7 +4,9 @@ use lock_core::ErrorKind;
 use lock_postgres::{KEY_OF, lock_in, try_lock_in};
 use testbed::{PgBouncer, Postgres};
 
-use crate::fence::stock::{connect, shared_server, soon};
+use testbed::happens;
+
+use crate::fence::stock::{connect, shared_server};
 
 #[testbed::test]
 async fn one_transaction_at_a_time_has_the_lock_until_it_ends() {
@@ -34,7 +36,7 @@ async fn one_transaction_at_a_time_has_the_lock_until_it_ends() {
             true => one.commit().await.unwrap(),
             false => one.rollback().await.unwrap(),
         }
-        soon(waits).await;
+        happens("the wait ends", waits).await;
     }
 }
 
@@ -47,8 +49,12 @@ async fn a_connection_that_breaks_frees_the_lock() {
     let pid: i32 = one.query_one("SELECT pg_backend_pid()", &[]).await.unwrap().get(0);
     killer.query("SELECT pg_terminate_backend($1)", &[&pid]).await.unwrap();
     let mut two = second.transaction().await.unwrap();
-    soon(lock_in(&mut two, "breaks")).await.unwrap();
-    let error = soon(lock_in(&mut one, "other")).await.unwrap_err();
+    happens("an answer of the database", lock_in(&mut two, "breaks"))
+        .await
+        .unwrap();
+    let error = happens("an answer of the database", lock_in(&mut one, "other"))
+        .await
+        .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     assert!(error.is_retryable());
 }

@@ -76,9 +76,12 @@ async fn readers_that_have_checked_read_beside_each_other_and_keep_writers_out()
     let mut one = first.transaction().await.unwrap();
     let mut two = second.transaction().await.unwrap();
     stock.fence.check_shared(&mut one, RESOURCE, token(1)).await.unwrap();
-    soon(stock.fence.check_shared(&mut two, RESOURCE, token(2)))
-        .await
-        .unwrap();
+    happens(
+        "an answer of the fence",
+        stock.fence.check_shared(&mut two, RESOURCE, token(2)),
+    )
+    .await
+    .unwrap();
     writer.batch_execute("SET lock_timeout = 100").await.unwrap();
     let mut tx = writer.transaction().await.unwrap();
     is_for_another_run(&stock.fence.enter(&mut tx, RESOURCE, token(3)).await.unwrap_err());

@@ -1,13 +1,11 @@
 //! A stock of ten items in a schema of the test's own, beside a fence of its own.
 
-use std::future::Future;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
 
 use lock_core::backend::HolderId;
 use lock_postgres::tokio_postgres::{self, Client, NoTls, Transaction};
 use lock_postgres::{Fence, schema};
-use testbed::{Postgres, Server};
+use testbed::{Postgres, Server, eventually};
 use tokio::sync::OnceCell;
 
 pub(crate) struct Stock {
@@ -70,10 +68,8 @@ impl Stock {
     pub(crate) async fn until_somebody_waits(&self) {
         let client = self.connect().await;
         let ask = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%' || $1 || '%'";
-        soon(async {
-            while client.query(ask, &[&self.schema]).await.unwrap().is_empty() {
-                tokio::task::yield_now().await;
-            }
+        eventually("a statement waits for a lock", async || {
+            !client.query(ask, &[&self.schema]).await.unwrap().is_empty()
         })
         .await;
     }
@@ -91,10 +87,4 @@ pub(crate) async fn connect(url: &str) -> Client {
     // It ends with its client.
     tokio::spawn(connection);
     client
-}
-
-/// Within what no healthy machine needs.
-pub(crate) async fn soon<T>(what: impl Future<Output = T>) -> T {
-    let patience = Duration::from_secs(30);
-    tokio::time::timeout(patience, what).await.expect("it takes long")
 }

@@ -83,7 +83,7 @@ async fn marks_and_entries_from_before_a_step_keep_nobody_out() {
     let (request, control) = options("a", secs(60)).start();
     let waits = fixture.backend();
     let waiting = begin(&waits, &request);
-    until("queueing", async || {
+    eventually("queueing", async || {
         fixture.number("SELECT count(*) FROM {}_waiters").await == 1
     })
     .await;
@@ -92,7 +92,7 @@ async fn marks_and_entries_from_before_a_step_keep_nobody_out() {
     clock.set(-HOUR_NANOS).unwrap();
     assert_eq!(granted.release().await, ReleaseOutcome::Released);
     // A question of the waiter's that was under way may have come after the step: its mark lasts for seconds, and not an hour.
-    until("passing", async || try_in(&backend, "a", Exclusive).await.is_some()).await;
+    eventually("passing", async || try_in(&backend, "a", Exclusive).await.is_some()).await;
 }
 
 #[testbed::test]

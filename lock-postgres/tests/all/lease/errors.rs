@@ -13,7 +13,9 @@ use super::support::*;
 
 async fn refused(config: PostgresConfig) -> Error {
     let backend = LeaseTableBackend::new(config).unwrap();
-    let error = soon(backend.connect()).await.unwrap_err();
+    let error = happens("an answer to the connect", backend.connect())
+        .await
+        .unwrap_err();
     assert!(error.is_not_executed() || error.kind() == ErrorKind::Denied, "{error}");
     assert!(!format!("{error:?}").contains("se3ret"), "{error:?}");
     error

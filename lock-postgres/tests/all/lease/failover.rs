@@ -28,7 +28,7 @@ async fn a_hold_survives_the_promotion_of_a_synchronous_standby() {
     before.release().await;
     servers[0].kill().unwrap();
     servers.promote(1).await.unwrap();
-    until("renewing", async || {
+    eventually("renewing", async || {
         matches!(held.hold.renew(secs(600)).await, Ok(Renewal::Renewed(_)))
     })
     .await;
@@ -48,7 +48,7 @@ async fn a_standby_that_lacks_a_grant_loses_it_and_tokens_go_on() {
     let before = grant(&backend, "a", secs(600)).await;
     assert_eq!(before.release().await, ReleaseOutcome::Released);
     let ask = async |server: usize, sql: &str| servers.call(server, sql).await.unwrap();
-    until("replicating", async || {
+    eventually("replicating", async || {
         let free = "SELECT count(*) FROM pg_class WHERE relname='polylock_leases'";
         ask(1, free).await == ["1"]
             && ask(1, "SELECT count(*) FROM polylock_leases WHERE holder IS NULL").await == ["1"]
@@ -56,7 +56,7 @@ async fn a_standby_that_lacks_a_grant_loses_it_and_tokens_go_on() {
     .await;
     ask(1, "ALTER SYSTEM SET primary_conninfo=''").await;
     ask(1, "SELECT pg_reload_conf()").await;
-    until("falling behind", async || {
+    eventually("falling behind", async || {
         ask(0, "SELECT count(*) FROM pg_stat_replication").await == ["0"]
     })
     .await;
@@ -67,7 +67,7 @@ async fn a_standby_that_lacks_a_grant_loses_it_and_tokens_go_on() {
     let other = LeaseTableBackend::new(promoted).unwrap();
     let next = grant(&other, "a", secs(600)).await;
     assert!(next.token() > lost.token(), "the fence rejects the lost one");
-    until("learning of the loss", async || {
+    eventually("learning of the loss", async || {
         matches!(lost.hold.renew(secs(600)).await, Ok(Renewal::Lost))
     })
     .await;

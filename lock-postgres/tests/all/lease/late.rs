@@ -8,11 +8,11 @@ use super::support::*;
 async fn an_acquire_that_waits_for_its_row_takes_nothing_once_it_was_abandoned() {
     let fixture = Fixture::shared().await;
     let (asks, abandons) = (fixture.backend(), fixture.backend());
-    grant(&asks, "a", secs(60)).await.release().await;
+    grant(&asks, "a", secs(600)).await.release().await;
     let locking = fixture.lock_row("a").await;
-    let (request, control) = options("a", secs(60)).waits(false).start();
+    let (request, control) = options("a", secs(600)).waits(false).start();
     let asking = begin(&asks, &request);
-    until("asking", async || fixture.waiting_for_rows().await == 1).await;
+    eventually("asking", async || fixture.waiting_for_rows().await == 1).await;
     // The tombstone is written by whoever has the row, as an abandon over another connection would.
     let bury = format!(
         "UPDATE {}_leases SET dead=ARRAY['{}'::uuid],dead_at=ARRAY[now()] WHERE name='a';COMMIT",
@@ -21,11 +21,11 @@ async fn an_acquire_that_waits_for_its_row_takes_nothing_once_it_was_abandoned()
     );
     locking.batch_execute(&bury).await.unwrap();
     assert!(
-        granted(soon(asking).await.unwrap().unwrap()).is_none(),
+        granted(happens("the task ends", asking).await.unwrap().unwrap()).is_none(),
         "a dead id was granted"
     );
     drop(control);
-    grant(&abandons, "a", secs(60)).await;
+    grant(&abandons, "a", secs(600)).await;
 }
 
 #[testbed::test]
@@ -35,16 +35,18 @@ async fn an_unanswered_acquire_is_buried_and_comes_to_nothing() {
         .config()
         .with_response_timeout(std::time::Duration::from_millis(500));
     let backend = lock_postgres::LeaseTableBackend::new(config).unwrap();
-    grant(&backend, "a", secs(60)).await.release().await;
+    grant(&backend, "a", secs(600)).await.release().await;
     let locking = fixture.lock_row("a").await;
-    let (request, _control) = options("a", secs(60)).waits(false).start();
-    let unanswered = soon(backend.acquire(&request)).await.unwrap_err();
+    let (request, _control) = options("a", secs(600)).waits(false).start();
+    let unanswered = happens("an answer to the acquire", backend.acquire(&request))
+        .await
+        .unwrap_err();
     assert!(
         unanswered.is_retryable() && !unanswered.is_not_executed(),
         "{unanswered}"
     );
     locking.batch_execute("COMMIT").await.unwrap();
-    until("abandoning", async || backend.abandon(&request).await.is_ok()).await;
+    eventually("abandoning", async || backend.abandon(&request).await.is_ok()).await;
     let dead = fixture
         .value("SELECT dead FROM {}_leases WHERE name='a'")
         .await
@@ -53,7 +55,7 @@ async fn an_unanswered_acquire_is_buried_and_comes_to_nothing() {
     // Whatever was under way, and a request that comes now.
     assert!(granted(backend.acquire(&request).await.unwrap()).is_none());
     assert_eq!(
-        grant(&backend, "a", secs(60)).await.release().await,
+        grant(&backend, "a", secs(600)).await.release().await,
         ReleaseOutcome::Released
     );
 }
@@ -62,8 +64,8 @@ async fn an_unanswered_acquire_is_buried_and_comes_to_nothing() {
 async fn an_abandon_leaves_others_alone_and_is_idempotent() {
     let fixture = Fixture::shared().await;
     let backend = fixture.backend();
-    let held = grant(&backend, "a", secs(60)).await;
-    let (request, _control) = options("a", secs(60)).waits(false).start();
+    let held = grant(&backend, "a", secs(600)).await;
+    let (request, _control) = options("a", secs(600)).waits(false).start();
     assert!(granted(backend.acquire(&request).await.unwrap()).is_none());
     for _ in 0..2 {
         backend.abandon(&request).await.unwrap();
@@ -80,21 +82,21 @@ async fn an_abandon_leaves_others_alone_and_is_idempotent() {
 async fn an_entry_of_an_abandoned_request_keeps_nobody_waiting() {
     let fixture = Fixture::shared().await;
     let backend = fixture.backend();
-    let held = grant(&backend, "a", secs(60)).await;
+    let held = grant(&backend, "a", secs(600)).await;
     let locking = fixture.lock_row("a").await;
-    let (request, _control) = options("a", secs(60)).start();
+    let (request, _control) = options("a", secs(600)).start();
     let queueing = begin(&backend, &request);
-    until("entering the queue", async || fixture.waiting_for_rows().await == 1).await;
+    eventually("entering the queue", async || fixture.waiting_for_rows().await == 1).await;
     queueing.abort();
     let abandoning = {
         let (backend, request) = (backend.clone(), request.clone());
         tokio::spawn(async move { backend.abandon(&request).await })
     };
-    until("abandoning", async || fixture.waiting_for_rows().await == 2).await;
+    eventually("abandoning", async || fixture.waiting_for_rows().await == 2).await;
     locking.batch_execute("COMMIT").await.unwrap();
-    if soon(abandoning).await.unwrap().is_err() {
+    if happens("an answer to the abandon", abandoning).await.unwrap().is_err() {
         // On a busy machine it may have waited for too long.
-        until("abandoning", async || backend.abandon(&request).await.is_ok()).await;
+        eventually("abandoning", async || backend.abandon(&request).await.is_ok()).await;
     }
     assert_eq!(fixture.number("SELECT count(*) FROM {}_waiters").await, 0);
     assert_eq!(held.release().await, ReleaseOutcome::Released);
@@ -108,12 +110,12 @@ async fn a_waiter_that_asks_locks_the_name_s_row_before_its_entry() {
     let waits = fixture.backend();
     let (request, _control) = options("a", secs(60)).start();
     let waiting = begin(&waits, &request);
-    until("queueing", async || {
+    eventually("queueing", async || {
         fixture.number("SELECT count(*) FROM {}_waiters").await == 1
     })
     .await;
     let locking = fixture.lock_row("a").await;
-    until("asking again", async || fixture.waiting_for_rows().await == 1).await;
+    eventually("asking again", async || fixture.waiting_for_rows().await == 1).await;
     let delete = format!(
         "SET LOCAL lock_timeout='200ms';DELETE FROM {}_waiters WHERE name='a'",
         fixture.table
@@ -121,7 +123,7 @@ async fn a_waiter_that_asks_locks_the_name_s_row_before_its_entry() {
     locking.batch_execute(&delete).await.expect("the entry is not locked");
     locking.batch_execute("ROLLBACK").await.unwrap();
     assert_eq!(held.release().await, ReleaseOutcome::Released);
-    assert!(granted(soon(waiting).await.unwrap().unwrap()).is_some());
+    assert!(granted(happens("an answer", waiting).await.unwrap().unwrap()).is_some());
 }
 
 #[testbed::test]
@@ -134,7 +136,7 @@ async fn a_release_whose_tombstone_is_refused_has_released_nothing() {
     grant(&backend, "a", secs(60)).await.release().await;
     let locking = fixture.lock_row("a").await;
     let (request, _control) = options("a", secs(60)).waits(false).start();
-    soon(backend.acquire(&request)).await.unwrap_err();
+    happens("an answer", backend.acquire(&request)).await.unwrap_err();
     locking.batch_execute("COMMIT").await.unwrap();
     // The same id again: this time with an answer, and over another connection.
     let mut hold = None;

@@ -16,7 +16,7 @@ const LISTENS: &str = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'L
 #[testbed::test]
 async fn processes_are_served_in_the_order_in_which_they_came() {
     let fixture = Fixture::shared().await;
-    let held = grant(&fixture.backend(), "a", secs(60)).await;
+    let held = grant(&fixture.backend(), "a", secs(600)).await;
     let served = Arc::new(Mutex::new(Vec::new()));
     let mut waiting = Vec::new();
     for number in 0..4 {
@@ -27,14 +27,14 @@ async fn processes_are_served_in_the_order_in_which_they_came() {
             served.lock().await.push((number, guard.token()));
             guard.release().await.unwrap();
         }));
-        until("queueing", async || {
+        eventually("queueing", async || {
             fixture.number("SELECT count(*) FROM {}_waiters").await == number + 1
         })
         .await;
     }
     held.release().await;
     for waiter in waiting {
-        soon(waiter).await.unwrap();
+        happens("the grant", waiter).await.unwrap();
     }
     let served = served.lock().await.clone();
     assert!(served.iter().map(|(number, _)| *number).eq(0..4), "{served:?}");
@@ -46,32 +46,32 @@ async fn processes_are_served_in_the_order_in_which_they_came() {
 async fn a_process_listens_only_while_it_waits_and_is_called_then() {
     // Others of this binary wait on the shared server.
     let fixture = Fixture::own(testbed::Postgres::new()).await;
-    let held = grant(&fixture.backend(), "a", secs(60)).await;
+    let held = grant(&fixture.backend(), "a", secs(600)).await;
     assert_eq!(fixture.number(LISTENS).await, 0);
     let backend = fixture.backend();
-    let (request, control) = options("a", secs(60)).start();
+    let (request, control) = options("a", secs(600)).start();
     let waiting = begin(&backend, &request);
     // The connection says "LISTEN" until it asks again whether the server is there.
-    until("listening", async || {
+    eventually("listening", async || {
         fixture.number(LISTENS).await > 0 || waiting.is_finished()
     })
     .await;
     held.release().await;
-    assert!(granted(soon(waiting).await.unwrap().unwrap()).is_some());
+    assert!(granted(happens("the grant", waiting).await.unwrap().unwrap()).is_some());
     drop((control, held));
     let sessions = "SELECT count(*) FROM pg_stat_activity WHERE application_name='polylock'";
     // The first holder's two connections have gone with it, and the waiter's two stay.
-    until("to listen no longer", async || fixture.number(sessions).await == 2).await;
+    eventually("to listen no longer", async || fixture.number(sessions).await == 2).await;
 }
 
 #[testbed::test]
 async fn a_waiter_that_left_without_a_word_is_passed_over() {
     let fixture = Fixture::shared().await;
-    let held = grant(&fixture.backend(), "a", secs(60)).await;
+    let held = grant(&fixture.backend(), "a", secs(600)).await;
     let gone = fixture.backend();
-    let (request, _control) = options("a", secs(60)).start();
+    let (request, _control) = options("a", secs(600)).start();
     let waiting = begin(&gone, &request);
-    until("queueing", async || {
+    eventually("queueing", async || {
         fixture.number("SELECT count(*) FROM {}_waiters").await == 1
     })
     .await;
@@ -81,12 +81,12 @@ async fn a_waiter_that_left_without_a_word_is_passed_over() {
     let start = Instant::now();
     let locks = Locker::new(fixture.backend());
     let next = tokio::spawn(async move { locks.lock("a").acquire().await.unwrap().token() });
-    until("queueing", async || {
+    eventually("queueing", async || {
         fixture.number("SELECT count(*) FROM {}_waiters").await == 2
     })
     .await;
     held.release().await;
-    let token = soon(next).await.unwrap();
+    let token = happens("the grant", next).await.unwrap();
     assert!(token > held.token() && start.elapsed() < PATIENCE);
 }
 
@@ -94,11 +94,11 @@ async fn a_waiter_that_left_without_a_word_is_passed_over() {
 async fn a_notification_that_is_lost_costs_no_more_than_a_question() {
     let fixture = Fixture::shared().await;
     let backend = fixture.backend();
-    let held = grant(&backend, "a", secs(60)).await;
+    let held = grant(&backend, "a", secs(600)).await;
     let waits = fixture.backend();
-    let (request, _control) = options("a", secs(60)).start();
+    let (request, _control) = options("a", secs(600)).start();
     let waiting = begin(&waits, &request);
-    until("queueing", async || {
+    eventually("queueing", async || {
         fixture.number("SELECT count(*) FROM {}_waiters").await == 1
     })
     .await;
@@ -108,7 +108,7 @@ async fn a_notification_that_is_lost_costs_no_more_than_a_question() {
         fixture.table
     );
     fixture.observer().await.batch_execute(&free).await.unwrap();
-    assert!(granted(soon(waiting).await.unwrap().unwrap()).is_some());
+    assert!(granted(happens("the grant", waiting).await.unwrap().unwrap()).is_some());
     drop(held);
 }
 
@@ -122,15 +122,15 @@ async fn behind_a_pooler_of_transactions_a_waiter_asks_and_needs_no_call() {
         .with_pooler(lock_postgres::Pooler::Transaction);
     let pooled = lock_postgres::LeaseTableBackend::new(config).unwrap();
     pooled.connect().await.unwrap();
-    let held = grant(&pooled, "a", Duration::from_secs(60)).await;
-    let (request, _control) = options("a", secs(60)).start();
+    let held = grant(&pooled, "a", Duration::from_secs(600)).await;
+    let (request, _control) = options("a", secs(600)).start();
     let waiting = begin(&pooled, &request);
-    until("queueing", async || {
+    eventually("queueing", async || {
         fixture.number("SELECT count(*) FROM {}_waiters WHERE channel=''").await == 1
     })
     .await;
     held.release().await;
-    assert!(granted(soon(waiting).await.unwrap().unwrap()).is_some());
+    assert!(granted(happens("the grant", waiting).await.unwrap().unwrap()).is_some());
 }
 
 /// A name that was freed has called nobody who was not in the queue.
@@ -142,13 +142,13 @@ async fn nobody_queues_for_a_name_that_was_freed_meanwhile() {
     let backend = fixture.backend();
     let (request, _control) = options("a", secs(60)).start();
     let waiting = begin(&backend, &request);
-    until("queueing", async || fixture.waiting_for_rows().await == 1).await;
+    eventually("queueing", async || fixture.waiting_for_rows().await == 1).await;
     let free = "UPDATE {}_leases SET holder=NULL,expires=clock_timestamp() WHERE name='a';COMMIT";
     locking
         .batch_execute(&free.replace("{}", &fixture.table))
         .await
         .unwrap();
-    assert!(granted(soon(waiting).await.unwrap().unwrap()).is_some());
+    assert!(granted(happens("an answer", waiting).await.unwrap().unwrap()).is_some());
     assert_eq!(fixture.number("SELECT last_place FROM {}_leases").await, 0, "it queued");
     drop(held);
 }
@@ -160,7 +160,7 @@ async fn a_place_that_a_crash_undid_is_not_given_again() {
     let held = grant(&fixture.backend(), "a", secs(60)).await;
     let places = "SELECT max(place) FROM {}_waiters";
     let queued = async |count| {
-        until("queueing", async || {
+        eventually("queueing", async || {
             fixture.number("SELECT count(*) FROM {}_waiters").await == count
         })
         .await;
@@ -185,7 +185,7 @@ async fn a_place_that_a_crash_undid_is_not_given_again() {
     assert_eq!(held.release().await, ReleaseOutcome::Released);
     let (mut tokens, mut left) = (Vec::new(), waiting);
     while !left.is_empty() {
-        let (attempt, _, others) = soon(futures_util::future::select_all(left)).await;
+        let (attempt, _, others) = happens("an answer", futures_util::future::select_all(left)).await;
         let hold = granted(attempt.unwrap().unwrap()).expect("it is granted");
         tokens.push(hold.token());
         hold.release(ReleaseOptions::default()).await.unwrap();
@@ -208,7 +208,7 @@ async fn behind_a_pooler_of_transactions_a_waiter_may_listen_at_the_server_itsel
     let held = grant(&pooled, "a", secs(60)).await;
     let (request, _control) = options("a", secs(60)).start();
     let waiting = begin(&pooled, &request);
-    until("queueing", async || {
+    eventually("queueing", async || {
         fixture
             .number("SELECT count(*) FROM {}_waiters WHERE channel LIKE 'polylock_%'")
             .await
@@ -216,7 +216,7 @@ async fn behind_a_pooler_of_transactions_a_waiter_may_listen_at_the_server_itsel
     })
     .await;
     // The connection says "LISTEN" until it asks again whether the server is there.
-    until("listening", async || fixture.number(LISTENS).await > 0).await;
+    eventually("listening", async || fixture.number(LISTENS).await > 0).await;
     assert_eq!(held.release().await, ReleaseOutcome::Released);
-    assert!(granted(soon(waiting).await.unwrap().unwrap()).is_some());
+    assert!(granted(happens("an answer", waiting).await.unwrap().unwrap()).is_some());
 }

@@ -46,7 +46,7 @@ async fn readers_who_ended_with_their_row_do_not_come_back() {
     fixture.observer().await.batch_execute(&free).await.unwrap();
     let next = try_in(&backend, "a", permits(1, 1)).await.unwrap();
     assert!(try_in(&backend, "a", permits(1, 1)).await.is_none());
-    assert!(matches!(reader.hold.renew(secs(60)).await.unwrap(), Renewal::Lost));
+    assert!(matches!(reader.hold.renew(secs(600)).await.unwrap(), Renewal::Lost));
     assert_eq!(reader.release().await, ReleaseOutcome::AlreadyLost);
     assert_eq!(next.release().await, ReleaseOutcome::Released);
 }
@@ -60,7 +60,7 @@ async fn many_clients_never_hold_more_permits_than_there_are() {
         let (backend, inside) = (fixture.backend(), inside.clone());
         tokio::spawn(async move {
             for _ in 0..10 {
-                let held = acquire(&backend, options("a", secs(60)).mode(permits(1, 3)))
+                let held = acquire(&backend, options("a", secs(600)).mode(permits(1, 3)))
                     .await
                     .unwrap();
                 let now = inside.fetch_add(1, Ordering::SeqCst) + 1;
@@ -72,7 +72,7 @@ async fn many_clients_never_hold_more_permits_than_there_are() {
         })
     });
     for client in clients.collect::<Vec<_>>() {
-        soon(client).await.unwrap();
+        happens("the task ends", client).await.unwrap();
     }
     assert_eq!(fixture.number("SELECT count(*) FROM {}_waiters").await, 0);
 }
@@ -88,15 +88,15 @@ async fn one_of_several_readers_is_revoked() {
     let name = name("a");
     let revoked = backend.revoke(&name, one.token(), Revoke::Now).await.unwrap();
     assert!(
-        matches!(revoked, Revoked::Done { lease_left: Some(left) } if left <= secs(60)),
+        matches!(revoked, Revoked::Done { lease_left: Some(left) } if left <= secs(600)),
         "{revoked:?}"
     );
     assert_eq!(
         backend.revoke(&name, one.token(), Revoke::Now).await.unwrap(),
         Revoked::NotHeld
     );
-    assert!(matches!(one.hold.renew(secs(60)).await.unwrap(), Renewal::Lost));
-    assert!(matches!(two.hold.renew(secs(60)).await.unwrap(), Renewal::Renewed(_)));
+    assert!(matches!(one.hold.renew(secs(600)).await.unwrap(), Renewal::Lost));
+    assert!(matches!(two.hold.renew(secs(600)).await.unwrap(), Renewal::Renewed(_)));
 }
 
 #[testbed::test]
@@ -125,7 +125,7 @@ async fn a_reader_that_passes_another_leaves_the_mark_that_keeps_newcomers_out()
         let (request, control) = options("a", secs(60)).mode(Shared).start();
         waiting.push(begin(backend, &request));
         controls.push(control);
-        until("queueing", async || {
+        eventually("queueing", async || {
             usize::try_from(fixture.number("SELECT count(*) FROM {}_waiters").await) == Ok(number + 1)
         })
         .await;
@@ -138,7 +138,7 @@ async fn a_reader_that_passes_another_leaves_the_mark_that_keeps_newcomers_out()
     let lasts = lasts.replace("{}", &fixture.table);
     fixture.observer().await.batch_execute(&lasts).await.unwrap();
     assert_eq!(writer.release().await, ReleaseOutcome::Released);
-    assert!(granted(soon(waiting.remove(0)).await.unwrap().unwrap()).is_some());
+    assert!(granted(happens("an answer", waiting.remove(0)).await.unwrap().unwrap()).is_some());
     let marked = "SELECT count(*) FROM {}_leases WHERE wanted>'-infinity'";
     assert_eq!(fixture.number(marked).await, 1);
 }

@@ -1,6 +1,5 @@
 //! A server for the tests of this binary, and what they do with it.
 
-use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -13,11 +12,12 @@ use lock_core::{FencingToken, LockName};
 use lock_postgres::tokio_postgres::{Client, SimpleQueryMessage};
 use lock_postgres::{LeaseTableBackend, PostgresConfig, SessionBackend, Strategy};
 use testbed::{Postgres, Server};
-use tokio::time::{sleep, timeout};
+
+pub(crate) use testbed::{eventually, happens};
 
 use crate::fence::stock::{connect, shared_server};
 
-/// What no healthy machine needs for what should happen at once.
+/// A timeout of a client that is not to be reached.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) const fn secs(secs: u64) -> Duration {
@@ -147,7 +147,9 @@ impl Granted {
 
 pub(crate) async fn acquire(backend: &impl DistributedLock, options: RequestOptions) -> Option<Granted> {
     let (request, control) = options.start();
-    let attempt = soon(backend.acquire(&request)).await.unwrap();
+    let attempt = happens("an answer to the acquire", backend.acquire(&request))
+        .await
+        .unwrap();
     granted(attempt).map(|hold| Granted {
         hold,
         _control: control,
@@ -177,18 +179,4 @@ pub(crate) fn begin(
 ) -> tokio::task::JoinHandle<lock_core::Result<Attempt>> {
     let (backend, request) = (backend.clone(), request.clone());
     tokio::spawn(async move { backend.acquire(&request).await })
-}
-
-pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {
-    timeout(PATIENCE, future).await.expect("it takes too long")
-}
-
-/// Waits until this is true.
-pub(crate) async fn until(what: &str, is_true: impl AsyncFn() -> bool) {
-    let waited = timeout(PATIENCE, async {
-        while !is_true().await {
-            sleep(Duration::from_millis(10)).await;
-        }
-    });
-    waited.await.unwrap_or_else(|_| panic!("{what} takes too long"));
 }

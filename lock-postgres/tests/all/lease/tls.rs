@@ -9,7 +9,9 @@ use super::support::*;
 
 async fn refused(config: PostgresConfig) -> Error {
     let backend = LeaseTableBackend::new(config).unwrap();
-    let error = soon(backend.connect()).await.unwrap_err();
+    let error = happens("an answer to the connect", backend.connect())
+        .await
+        .unwrap_err();
     assert!(!error.is_retryable() && error.is_not_executed(), "{error:?}");
     error
 }

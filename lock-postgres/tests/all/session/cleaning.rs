@@ -24,7 +24,7 @@ async fn rows_of_names_that_nobody_uses_are_deleted() {
         fixture.table
     );
     observer.batch_execute(&change).await.unwrap();
-    assert_eq!(soon(backend.clean_up()).await.unwrap(), 2);
+    assert_eq!(happens("an answer", backend.clean_up()).await.unwrap(), 2);
     let left = "SELECT string_agg(encode(name,'escape'),',' ORDER BY name) FROM {}_tokens WHERE name<>''";
     assert_eq!(fixture.value(left).await.as_deref(), Some("ahead,held,new,read"));
     assert_eq!(fixture.number("SELECT count(*) FROM {}_readers").await, 1);

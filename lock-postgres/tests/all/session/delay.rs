@@ -8,7 +8,7 @@ use crate::lease::support::*;
 
 /// Asks until it is granted. Before, it is refused for this reason alone.
 async fn granted_in_the_end(backend: &SessionBackend, of: &str) {
-    until("a grant", async || {
+    eventually("a grant", async || {
         let (request, _control) = options(of, secs(60)).waits(false).start();
         match backend.acquire(&request).await {
             Ok(attempt) => matches!(attempt, Attempt::Granted(..)),

@@ -11,22 +11,26 @@ use crate::lease::support::*;
 async fn the_end_of_a_session_is_a_loss_at_once() {
     let fixture = Fixture::shared().await;
     let locker = Locker::from_backend(std::sync::Arc::new(fixture.sessions()));
-    let guard = soon(locker.lock("a").ttl(secs(60)).acquire()).await.unwrap();
+    let guard = happens("an answer", locker.lock("a").ttl(secs(60)).acquire())
+        .await
+        .unwrap();
     let end = format!(
         "SELECT pg_terminate_backend(pid,20000) FROM pg_locks WHERE locktype='advisory' AND \
          ((classid::bigint<<32)|objid::bigint)={}",
         super::key(&fixture, "a")
     );
     assert_eq!(fixture.value(&end).await.as_deref(), Some("t"));
-    let lost = soon(guard.lost()).await;
+    let lost = happens("an answer", guard.lost()).await;
     assert_eq!(lost.cause(), LostCause::Disconnected);
     assert!(
         lost.error()
             .is_some_and(|error| error.to_string().contains("PostgreSQL")),
         "{lost}"
     );
-    let again = soon(locker.lock("a").ttl(secs(60)).acquire()).await.unwrap();
-    soon(again.release()).await.unwrap();
+    let again = happens("an answer", locker.lock("a").ttl(secs(60)).acquire())
+        .await
+        .unwrap();
+    happens("an answer", again.release()).await.unwrap();
 }
 
 #[testbed::test]
@@ -37,7 +41,7 @@ async fn the_end_of_a_client_frees_its_names_at_once() {
     assert_eq!(locks(&fixture, "a", true).await, 1);
     drop(held);
     drop(backend);
-    until("freeing the name", async || locks(&fixture, "a", true).await == 0).await;
+    eventually("freeing the name", async || locks(&fixture, "a", true).await == 0).await;
 }
 
 #[testbed::test]
@@ -47,10 +51,10 @@ async fn a_server_that_is_silent_makes_its_holds_suspect_before_they_are_lost() 
     let backend = lock_postgres::SessionBackend::new(config).unwrap();
     let held = options("a", secs(60)).waits(false);
     let (request, _control) = held.start();
-    let _hold = granted(soon(backend.acquire(&request)).await.unwrap()).expect("the name is free");
+    let _hold = granted(happens("an answer", backend.acquire(&request)).await.unwrap()).expect("the name is free");
     fixture.server.pause().unwrap();
-    until("suspicion", async || request.lease().state() == HoldState::Suspect).await;
-    until("the loss", async || {
+    eventually("suspicion", async || request.lease().state() == HoldState::Suspect).await;
+    eventually("the loss", async || {
         matches!(request.lease().state(), HoldState::Lost(_))
     })
     .await;
@@ -69,7 +73,7 @@ async fn a_hold_that_is_dropped_without_a_release_ends_with_its_lease() {
     let kept = grant(&backend, "kept", secs(60)).await;
     drop(grant(&backend, "a", secs(60)).await);
     assert_eq!(locks(&fixture, "a", true).await, 1);
-    until("freeing the name", async || locks(&fixture, "a", true).await == 0).await;
+    eventually("freeing the name", async || locks(&fixture, "a", true).await == 0).await;
     assert_eq!(locks(&fixture, "kept", true).await, 1);
     kept.release().await;
 }
@@ -92,7 +96,7 @@ async fn an_acquire_that_is_dropped_leaves_nothing_once_it_was_abandoned() {
                 tokio::task::yield_now().await;
             }
         }
-        soon(backend.abandon(&request)).await.unwrap();
+        happens("an answer", backend.abandon(&request)).await.unwrap();
         assert_eq!(locks(&fixture, "a", true).await, 0, "after {polls} polls");
     }
     // The session that it was sent in carries something else, and goes on.
@@ -120,7 +124,7 @@ async fn a_session_that_falls_silent_is_ended_by_the_server() {
     });
     let (runtime, _hold, request, _control) = stuck.join().unwrap();
     let observer = fixture.sessions();
-    until("ending the session", async || {
+    eventually("ending the session", async || {
         let is_believed = !matches!(request.lease().state(), HoldState::Lost(_));
         let is_free = !observer.status(&name).await.unwrap().is_held();
         assert!(!(is_free && is_believed), "free, and its holder counts on it");

@@ -72,7 +72,7 @@ async fn an_acquire_that_fails_after_it_has_locked_leaves_nothing() {
         .await
         .unwrap();
     let (request, _control) = options("a", secs(60)).waits(false).start();
-    let error = soon(backend.acquire(&request)).await.unwrap_err();
+    let error = happens("an answer", backend.acquire(&request)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
     assert!(error.is_not_executed(), "{error}");
     assert_eq!(locks(&fixture, "a", true).await, 0);
@@ -116,6 +116,6 @@ async fn a_token_ahead_of_the_clock_survives_a_crash() {
     fixture.server.kill().unwrap();
     fixture.server.restart().await.unwrap();
     let again = fixture.sessions();
-    until("a grant", async || again.connect().await.is_ok()).await;
+    eventually("a grant", async || again.connect().await.is_ok()).await;
     assert!(grant(&again, "a", secs(60)).await.token() > token);
 }

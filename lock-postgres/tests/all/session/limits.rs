@@ -16,7 +16,7 @@ async fn no_more_names_than_allowed_are_asked_for() {
         grant(&backend, "b", secs(60)).await,
     );
     let (request, _control) = options("c", secs(60)).waits(false).start();
-    let error = soon(backend.acquire(&request)).await.unwrap_err();
+    let error = happens("an answer", backend.acquire(&request)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(
         error.is_not_executed() && error.to_string().contains("max_holds"),
@@ -36,9 +36,9 @@ async fn no_more_names_than_allowed_are_waited_for() {
     let _held = (grant(&holder, "a", secs(60)).await, grant(&holder, "b", secs(60)).await);
     let (waits, _waiting) = options("a", secs(60)).start();
     let waiting = begin(&backend, &waits);
-    until("waiting", async || locks(&fixture, "a", false).await == 1).await;
+    eventually("waiting", async || locks(&fixture, "a", false).await == 1).await;
     let (other, _control) = options("b", secs(60)).start();
-    let answer = soon(backend.acquire(&other)).await.unwrap();
+    let answer = happens("an answer", backend.acquire(&other)).await.unwrap();
     assert!(matches!(answer, Attempt::Busy(_)), "{answer:?}");
     // What is free can still be had.
     grant(&backend, "c", secs(60)).await;

@@ -29,8 +29,8 @@ async fn refused(config: PostgresConfig, said: &str) {
     let backend = SessionBackend::new(config).unwrap();
     let (request, _control) = options("a", secs(60)).waits(false).start();
     for error in [
-        soon(backend.acquire(&request)).await.unwrap_err(),
-        soon(backend.connect()).await.unwrap_err(),
+        happens("an answer", backend.acquire(&request)).await.unwrap_err(),
+        happens("an answer", backend.connect()).await.unwrap_err(),
     ] {
         assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
         assert!(error.to_string().contains(said), "{error}");
@@ -69,7 +69,7 @@ async fn a_pooler_of_sessions_that_was_declared_serves() {
     let fixture = Fixture::shared().await;
     let (_pooler, config) = pooled(&fixture, &[("pool_mode", "session"), ("default_pool_size", "20")]).await;
     let backend = SessionBackend::new(config.with_pooler(Pooler::Session)).unwrap();
-    soon(backend.connect()).await.unwrap();
+    happens("an answer", backend.connect()).await.unwrap();
     let held = grant(&backend, "a", secs(60)).await;
     assert!(
         acquire(&fixture.sessions(), options("a", secs(60)).waits(false))
@@ -81,7 +81,7 @@ async fn a_pooler_of_sessions_that_was_declared_serves() {
     let again = grant(&backend, "a", secs(60)).await;
     drop((again, backend));
     // The pooler frees what its client had.
-    until("freeing the name", async || {
+    eventually("freeing the name", async || {
         acquire(&fixture.sessions(), options("a", secs(60)).waits(false))
             .await
             .is_some()

@@ -27,7 +27,7 @@ async fn readers_of_one_process_and_of_others_hold_together() {
         .await
         .expect("all readers have gone");
     assert!(writer.token() > last);
-    until("forgetting the readers", async || {
+    eventually("forgetting the readers", async || {
         fixture.number("SELECT count(*) FROM {}_readers").await == 0
     })
     .await;
@@ -40,7 +40,7 @@ async fn a_reader_that_comes_late_waits_behind_a_writer() {
     let reader = try_in(&one, "a", Mode::Shared).await.unwrap();
     let (request, _control) = options("a", secs(60)).start();
     let waiting = begin(&other, &request);
-    until("waiting", async || locks(&fixture, "a", false).await == 1).await;
+    eventually("waiting", async || locks(&fixture, "a", false).await == 1).await;
     for backend in [&one, &other] {
         assert!(
             try_in(backend, "a", Mode::Shared).await.is_none(),
@@ -48,7 +48,7 @@ async fn a_reader_that_comes_late_waits_behind_a_writer() {
         );
     }
     reader.release().await;
-    assert!(granted(soon(waiting).await.unwrap().unwrap()).is_some());
+    assert!(granted(happens("an answer", waiting).await.unwrap().unwrap()).is_some());
 }
 
 #[testbed::test]
@@ -58,10 +58,10 @@ async fn nobody_writes_while_a_hold_is_downgraded() {
     let held = grant(&one, "a", secs(60)).await;
     let (request, _control) = options("a", secs(60)).start();
     let waiting = begin(&other, &request);
-    until("waiting", async || locks(&fixture, "a", false).await == 1).await;
+    eventually("waiting", async || locks(&fixture, "a", false).await == 1).await;
     // Twice, as after an answer that was lost.
     for _ in 0..2 {
-        let renewal = soon(held.hold.downgrade(secs(60))).await.unwrap();
+        let renewal = happens("an answer", held.hold.downgrade(secs(60))).await.unwrap();
         assert!(matches!(renewal, Renewal::Renewed(_)), "{renewal:?}");
         assert_eq!(
             (locks(&fixture, "a", true).await, locks(&fixture, "a", false).await),
@@ -75,5 +75,5 @@ async fn nobody_writes_while_a_hold_is_downgraded() {
     assert_eq!((reader.mode, reader.token), (Some(Mode::Shared), Some(held.token())));
     assert!(!waiting.is_finished());
     held.release().await;
-    assert!(granted(soon(waiting).await.unwrap().unwrap()).is_some());
+    assert!(granted(happens("an answer", waiting).await.unwrap().unwrap()).is_some());
 }
