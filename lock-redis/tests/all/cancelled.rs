@@ -11,7 +11,9 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::support::waiter::Waiter;
-use crate::support::{AT_MOST, Fixture, SECOND, TTL, granted, release, request, request_in, take, until, with_config};
+use crate::support::{
+    AT_MOST, Fixture, SECOND, TTL, eventually, granted, release, request, request_in, take, with_config,
+};
 
 /// The most acquires that are unanswered on a connection.
 const WINDOW: usize = 1024;
@@ -48,7 +50,7 @@ impl Load {
 
     async fn until_more(&self, count: &AtomicUsize, more: usize) {
         let so_many = count.load(Ordering::SeqCst) + more;
-        until("the load goes on", async || count.load(Ordering::SeqCst) >= so_many).await;
+        eventually("the load goes on", async || count.load(Ordering::SeqCst) >= so_many).await;
     }
 }
 

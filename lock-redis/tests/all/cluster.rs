@@ -12,8 +12,8 @@ use tokio::time::Instant;
 
 use crate::support::waiter::Waiter;
 use crate::support::{
-    AT_MOST, LONG, LONG_GRACE, SECOND, TTL, connect, granted, in_the_end, in_the_end_granted, name, refused, release,
-    request, shown, soon_enough, take, until, with_config,
+    AT_MOST, LONG, LONG_GRACE, SECOND, TTL, connect, eventually, granted, in_the_end, in_the_end_granted, name,
+    refused, release, request, shown, stays_below, take, with_config,
 };
 
 mod delay;
@@ -121,7 +121,7 @@ impl Fixture {
     pub(crate) async fn queued(&self, backend: &RedisBackend, of: &str, ttl: Duration) -> Waiter {
         let waiter = Waiter::start(backend, of, ttl);
         let (node, key) = (self.master_of(of).await, format!("{{{}}}:queue", self.key(of)));
-        until("it has its entry", async || {
+        eventually("it has its entry", async || {
             self.call(node, &["ZRANGE", &key, "0", "-1"])
                 .await
                 .contains(&waiter.id())
@@ -157,7 +157,7 @@ async fn a_waiter_is_alive_wherever_else_it_is_connected() {
     let fixture = Fixture::shared().await;
     for node in 0..3 {
         let of = fixture.name_on(node).await;
-        soon_enough(REFRESH, "the waiter was not woken", async || {
+        stays_below(REFRESH, "the waiter was not woken", async || {
             let first = take(&fixture.backend(), &of).await;
             // One node alone: it says where the others are.
             let seed = format!("redis+cluster://{}", fixture.cluster.addresses()[(node + 1) % 3]);

@@ -8,7 +8,7 @@ use testbed::Redis;
 use tokio::task::JoinSet;
 
 use crate::replicas::master_with;
-use crate::support::{Fixture, TTL, in_the_end, until, with_config};
+use crate::support::{Fixture, TTL, eventually, in_the_end, with_config};
 
 const NAMES: usize = 60;
 
@@ -32,7 +32,7 @@ async fn load(holder: &Locker, waiter: &Locker) -> Result<(Vec<lock_core::Guard>
         let lock = waiter.lock(&name).ttl(TTL);
         waiting.spawn(async move { lock.acquire().await?.release().await.map(drop) });
     }
-    until("all wait", async || {
+    eventually("all wait", async || {
         for number in 0..NAMES {
             let status = holder.status(&format!("name {number}")).await;
             if status.is_ok_and(|status| status.waiting != Some(1)) {
@@ -108,7 +108,7 @@ async fn each_sentinel_has_a_connection_and_the_master_one() {
     let (_backend, [holder, _]) = lockers(config);
     in_the_end(async || holder.connect().await).await;
     for sentinel in 0..3 {
-        until("each Sentinel is asked", async || {
+        eventually("each Sentinel is asked", async || {
             let clients = watched.ask(sentinel, &["CLIENT", "LIST"]).await;
             count(&clients.expect("an answer"), "count") == 1
         })

@@ -8,8 +8,8 @@ use lock_core::{ErrorKind, Locker};
 use tokio::time::Instant;
 
 use crate::support::{
-    Fixture, SECOND, TTL, busy, connect, granted, in_the_end_granted, last_reserved, name, refused, release, request,
-    take, until,
+    Fixture, SECOND, TTL, busy, connect, eventually, granted, in_the_end_granted, last_reserved, name, refused,
+    release, request, take,
 };
 
 #[testbed::test]
@@ -156,7 +156,7 @@ async fn a_hold_expires_after_its_ttl_and_not_before() {
     let start = Instant::now();
     // As often as an answer comes too late for its lease.
     let hold = in_the_end_granted(&backend, &request).await;
-    until("it expires", async || !fixture.exists("a").await).await;
+    eventually("it expires", async || !fixture.exists("a").await).await;
     assert!(start.elapsed() >= ttl, "{:?}", start.elapsed());
     assert_eq!(
         request.lease().valid_for(),

@@ -3,7 +3,7 @@
 use lock_core::backend::HolderId;
 
 use crate::support::waiter::Waiter;
-use crate::support::{Fixture, Proxied, TTL, release, take, until};
+use crate::support::{Fixture, Proxied, TTL, eventually, release, take};
 
 /// The number of the first entry of a queue.
 const FIRST: i64 = -1_000_000_000_000_000;
@@ -81,7 +81,7 @@ async fn a_process_that_reconnects_has_its_position_again() {
     let third = Waiter::queued(&fixture, &fixture.backend(), "a", TTL).await;
     assert!(number(&fixture, "a", &third.id()).await > before, "it came later");
     proxy.lead_to(fixture.server.address());
-    until("it is back", async || number(&fixture, "a", &id).await == before).await;
+    eventually("it is back", async || number(&fixture, "a", &id).await == before).await;
     assert!(release(&hold).await);
     let hold = first.granted().await;
     assert!(third.is_waiting());

@@ -5,9 +5,10 @@ use std::time::Duration;
 use lock_core::backend::DistributedLock;
 use lock_core::{Error, ErrorKind, Locker};
 use lock_redis::{RedisBackend, RedisConfig};
+use testbed::happens;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 use crate::support::{
     AT_MOST, Fixture, LONG, TTL, explained, in_the_end, refused, release, request, shown, take, with_config,
@@ -89,7 +90,7 @@ async fn what_was_never_sent_is_abandoned_without_a_connection() {
     let address = listener.local_addr().expect("it is bound").to_string();
     let backend = backend(&address, LONG);
     let (never, _control) = request("a", TTL);
-    let abandoned = timeout(AT_MOST, backend.abandon(&never)).await.expect("at once");
+    let abandoned = happens("at once", backend.abandon(&never)).await;
     abandoned.expect("nothing was sent, so nothing is left");
     assert!(listener.accept().is_err(), "somebody has connected");
 
@@ -219,7 +220,7 @@ async fn a_replica_is_unavailable_until_it_is_a_primary() {
 }
 
 async fn a_dial(listener: &TcpListener) -> TcpStream {
-    let accepted = timeout(AT_MOST, listener.accept()).await.expect("somebody dials");
+    let accepted = happens("somebody dials", listener.accept()).await;
     accepted.expect("it listens").0
 }
 
@@ -241,7 +242,7 @@ async fn a_dial_that_is_cut_short_does_not_hide_why_others_failed() {
     first.write_all(&refusals).await.expect("it is there");
     drop(first);
     let _second = a_dial(&listener).await;
-    let connecting = timeout(AT_MOST, connecting).await.expect("it gives up");
+    let connecting = happens("it gives up", connecting).await;
     let error = connecting.expect("no panic").expect_err("nobody answers");
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     assert!(error.to_string().contains("refused"), "{error}");

@@ -5,8 +5,8 @@ use lock_core::{ErrorKind, HoldState};
 use tokio::time::Instant;
 
 use crate::support::{
-    AT_MOST, Fixture, Proxied, QUICK, TTL, busy, granted, in_the_end, in_the_end_granted, in_the_end_released, refused,
-    release, request, take, until, with_config,
+    AT_MOST, Fixture, Proxied, QUICK, TTL, busy, eventually, granted, in_the_end, in_the_end_granted,
+    in_the_end_released, refused, release, request, take, with_config,
 };
 
 #[testbed::test]
@@ -35,7 +35,7 @@ async fn an_outage_is_outlived_and_so_are_holds() {
     let hold = granted(&backend, &wanted).await;
     assert_eq!(wanted.lease().state(), HoldState::Held);
     fixture.server.kill().expect("it runs");
-    until("the disconnect makes it suspect, without any request", async || {
+    eventually("the disconnect makes it suspect, without any request", async || {
         wanted.lease().state() == HoldState::Suspect
     })
     .await;
@@ -81,7 +81,7 @@ async fn a_killed_connection_comes_back_by_itself() {
         let _: i64 = fixture.raw(&["CLIENT", "KILL", "ID", id]).await;
     }
     // Nobody asks for anything meanwhile.
-    until("it has reconnected", async || {
+    eventually("it has reconnected", async || {
         ours(&fixture).await.iter().any(|id| !before.contains(id))
     })
     .await;

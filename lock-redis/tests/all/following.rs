@@ -6,9 +6,10 @@ use lock_core::Locker;
 use lock_core::backend::DistributedLock;
 use lock_redis::RedisBackend;
 use redis::Value;
+use testbed::happens;
 use tokio::time::timeout;
 
-use crate::support::{AT_MOST, Fixture, LONG, name, release, take, with_config};
+use crate::support::{Fixture, LONG, name, release, take, with_config};
 
 async fn figure(fixture: &Fixture, section: &str, figure: &str) -> u64 {
     let info: String = fixture.raw(&["INFO", section]).await;
@@ -31,7 +32,7 @@ async fn names_that_nobody_follows_are_not_tracked() {
     assert_eq!(figure(&fixture, "clients", "tracking_clients").await, 1);
     assert_eq!(figure(&fixture, "stats", "tracking_total_keys").await, 1);
     let hold = take(&holder, "a").await;
-    timeout(AT_MOST, change.happened()).await.expect("heard");
+    happens("heard", change.happened()).await;
     assert!(release(&hold).await);
 }
 
@@ -42,11 +43,11 @@ async fn a_change_completes_with_its_connection() {
     let (_, mut change) = follower.follow(&name("a")).await.expect("an answer");
     let listening: i64 = fixture.raw(&["CLIENT", "KILL", "TYPE", "pubsub"]).await;
     assert_eq!(listening, 1, "that is the backend's own connection");
-    timeout(AT_MOST, change.happened()).await.expect("it ended");
+    happens("it ended", change.happened()).await;
     let (_, mut change) = follower.follow(&name("a")).await.expect("an answer");
     // It keeps no connection.
     drop(follower);
-    timeout(AT_MOST, change.happened()).await.expect("it ended");
+    happens("it ended", change.happened()).await;
 }
 
 /// It is tried once for each connection.

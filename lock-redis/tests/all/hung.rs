@@ -8,8 +8,8 @@ use tokio::time::Instant;
 
 use crate::support::waiter::{Hung, Waiter};
 use crate::support::{
-    Fixture, LONG, Proxied, SECOND, TTL, in_the_end_granted, in_the_end_released, release, request, soon_enough, take,
-    until, with_config,
+    Fixture, LONG, Proxied, SECOND, TTL, eventually, in_the_end_granted, in_the_end_released, release, request,
+    stays_below, take, with_config,
 };
 
 /// Nobody refreshes an entry of such a ttl before: what happens earlier was published by the server.
@@ -21,7 +21,7 @@ fn with_grace(fixture: &Fixture, grace: Duration) -> RedisBackend {
 
 #[testbed::test]
 async fn a_hung_waiter_costs_the_grace_and_no_more() {
-    soon_enough(FIRST_REFRESH, "the second was not woken", async || {
+    stays_below(FIRST_REFRESH, "the second was not woken", async || {
         let fixture = Fixture::new().await;
         let grace = Duration::from_millis(300);
         let hold = take(&with_grace(&fixture, grace), "a").await;
@@ -61,7 +61,7 @@ async fn a_live_waiter_behind_stopped_ones_gets_the_name_within_a_refresh_and_a_
     // An entry lasts 15 s, so its refresh comes after 5 s at the latest, and a grace is 0.1 s. Two refreshes in its life
     // instead of three would take 6 s at least.
     let bound = 6 * SECOND;
-    soon_enough(bound, "more than a refresh and a grace", async || {
+    stays_below(bound, "more than a refresh and a grace", async || {
         let (one, two, five) = tokio::join!(behind_hung(1), behind_hung(2), behind_hung(5));
         one.max(two).max(five)
     })
@@ -79,7 +79,7 @@ async fn a_late_confirm_after_the_name_went_to_another_is_harmless() {
     let (value, before) = (fixture.value("a").await, fixture.scripts_run().await);
 
     hung.proxy.let_go();
-    until("it has tried to confirm", async || fixture.scripts_run().await > before).await;
+    eventually("it has tried to confirm", async || fixture.scripts_run().await > before).await;
     assert_eq!(fixture.value("a").await, value);
     assert!(hung.waiter.is_waiting());
     assert_eq!(fixture.queue("a").await, [hung.waiter.id()], "it has kept its entry");
@@ -95,7 +95,7 @@ async fn a_late_confirm_that_finds_the_name_free_is_a_grant() {
     let hold = take(&fixture.backend(), "a").await;
     let hung = Hung::queued(&fixture, "a", TTL).await;
     assert!(release(&hold).await);
-    until("the offer ends", async || !fixture.exists("a").await).await;
+    eventually("the offer ends", async || !fixture.exists("a").await).await;
     hung.proxy.let_go();
     let second = hung.waiter.granted().await;
     assert!(second.token() > hold.token());
@@ -105,7 +105,7 @@ async fn a_late_confirm_that_finds_the_name_free_is_a_grant() {
 
 #[testbed::test]
 async fn a_second_waiter_that_leaves_is_replaced() {
-    soon_enough(FIRST_REFRESH, "nobody woke the third one", async || {
+    stays_below(FIRST_REFRESH, "nobody woke the third one", async || {
         let fixture = Fixture::new().await;
         let hold = take(&with_grace(&fixture, SECOND), "a").await;
         let hung = Hung::queued(&fixture, "a", TTL).await;
@@ -128,7 +128,7 @@ async fn a_second_waiter_that_leaves_is_replaced() {
 
 #[testbed::test]
 async fn a_waiter_that_leaves_a_free_name_wakes_the_next_two() {
-    soon_enough(FIRST_REFRESH, "nobody woke the third one", async || {
+    stays_below(FIRST_REFRESH, "nobody woke the third one", async || {
         let fixture = Fixture::new().await;
         let hold = take(&fixture.backend(), "a").await;
         let leaving = Hung::queued(&fixture, "a", TTL).await;
@@ -168,7 +168,7 @@ async fn an_offer_that_is_abandoned_passes_on_at_once() {
 
 #[testbed::test]
 async fn a_crashed_holder_s_name_goes_to_the_first_when_its_time_is_up() {
-    soon_enough(FIRST_REFRESH, "it did not know when", async || {
+    stays_below(FIRST_REFRESH, "it did not know when", async || {
         let fixture = Fixture::new().await;
         let ttl = 2 * SECOND;
         let clients = [fixture.with_long_grace(), fixture.with_long_grace()];
@@ -194,7 +194,7 @@ async fn a_crashed_holder_s_name_goes_to_the_first_when_its_time_is_up() {
 
 #[testbed::test]
 async fn a_wake_up_that_was_lost_with_a_connection_is_made_up_for() {
-    soon_enough(FIRST_REFRESH, "it waited for its refresh", async || {
+    stays_below(FIRST_REFRESH, "it waited for its refresh", async || {
         let fixture = Fixture::new().await;
         let grace = Duration::from_millis(50);
         let hold = take(&with_grace(&fixture, grace), "a").await;
@@ -203,7 +203,7 @@ async fn a_wake_up_that_was_lost_with_a_connection_is_made_up_for() {
         let waiter = Waiter::queued(&fixture, &backend, "a", TTL).await;
         proxy.hold_answers();
         assert!(release(&hold).await);
-        until("the offer has lapsed unheard", async || !fixture.exists("a").await).await;
+        eventually("the offer has lapsed unheard", async || !fixture.exists("a").await).await;
         let hold = waiter.granted().await;
         assert!(proxy.connections() >= 2, "over another connection");
         let waited = start.elapsed();
@@ -218,7 +218,7 @@ async fn a_wake_up_that_was_lost_with_a_connection_is_made_up_for() {
 
 #[testbed::test]
 async fn when_the_first_leave_a_held_name_those_behind_them_ask_in_time() {
-    soon_enough(FIRST_REFRESH, "it looked a grace too late", async || {
+    stays_below(FIRST_REFRESH, "it looked a grace too late", async || {
         let fixture = Fixture::new().await;
         let ttl = 2 * SECOND;
         // Those behind the first look a grace later each.
@@ -247,7 +247,7 @@ async fn when_the_first_leave_a_held_name_those_behind_them_ask_in_time() {
 #[testbed::test]
 async fn a_hold_that_an_operator_deletes_is_found_out_by_the_next_refresh() {
     let ttl = 6 * SECOND;
-    soon_enough(ttl / 2, "it did not look after a third of its ttl", async || {
+    stays_below(ttl / 2, "it did not look after a third of its ttl", async || {
         let fixture = Fixture::new().await;
         let hold = take(&fixture.backend(), "a").await;
         let waiter = Waiter::queued(&fixture, &fixture.backend(), "a", ttl).await;
@@ -271,21 +271,21 @@ async fn a_waiter_that_asks_again_reports_that_the_server_is_silent() {
     let patient = |config: RedisConfig| config.with_response_timeout(LONG);
     let Proxied { proxy, backend } = Proxied::new(&fixture, patient).await;
     let waiter = Waiter::queued(&fixture, &backend, "a", SECOND).await;
-    until("it knows that the name is taken", async || {
+    eventually("it knows that the name is taken", async || {
         waiter.request.last_busy().is_some()
     })
     .await;
 
     proxy.hold_answers();
     let before = fixture.scripts_run().await;
-    until("it has asked again", async || fixture.scripts_run().await > before).await;
-    until("it reports the silence", async || {
+    eventually("it has asked again", async || fixture.scripts_run().await > before).await;
+    eventually("it reports the silence", async || {
         waiter.request.unreachable().is_some()
     })
     .await;
 
     proxy.let_go();
-    until("it reports the answer", async || waiter.request.unreachable().is_none()).await;
+    eventually("it reports the answer", async || waiter.request.unreachable().is_none()).await;
     assert!(release(&hold).await);
     assert!(release(&waiter.granted().await).await);
 }

@@ -7,7 +7,8 @@ use lock_core::backend::DistributedLock;
 use tokio::time::{Instant, sleep};
 
 use crate::support::{
-    Fixture, Proxied, TTL, in_the_end, in_the_end_granted, in_the_end_released, refused, request, until, with_config,
+    Fixture, Proxied, TTL, eventually, in_the_end, in_the_end_granted, in_the_end_released, refused, request,
+    with_config,
 };
 
 /// With a heartbeat each hundredth of a second.
@@ -29,12 +30,12 @@ async fn it_asks_the_server_only_while_somebody_needs_it() {
     let Some(fixture) = Fixture::own().await else { return };
     let backend = with_config(fixture.config().with_response_timeout(SHORT));
     in_the_end(async || backend.connect().await).await;
-    until("it is idle", async || pings(&fixture).await == 0).await;
+    eventually("it is idle", async || pings(&fixture).await == 0).await;
     let hold = in_the_end_granted(&backend, &request("a", TTL).0).await;
-    until("it is used", async || pings(&fixture).await > 0).await;
+    eventually("it is used", async || pings(&fixture).await > 0).await;
     in_the_end_released(&hold).await;
     drop(hold);
-    until("it is idle again", async || pings(&fixture).await == 0).await;
+    eventually("it is idle again", async || pings(&fixture).await == 0).await;
 }
 
 #[testbed::test]
@@ -42,7 +43,7 @@ async fn a_first_request_after_that_finds_out_that_the_server_is_silent() {
     let fixture = Fixture::new().await;
     let Proxied { proxy, backend } = Proxied::new(&fixture, |config| config.with_response_timeout(SHORT)).await;
     in_the_end(async || backend.connect().await).await;
-    until("it is idle", async || pings(&fixture).await == 0).await;
+    eventually("it is idle", async || pings(&fixture).await == 0).await;
     proxy.hold_answers();
     let asked = Instant::now();
     let error = refused(&backend, "a").await;

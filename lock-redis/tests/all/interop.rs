@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use lock_core::backend::{DistributedLock, ReleaseOptions, ReleaseOutcome, Renewal};
 use lock_core::{ErrorKind, HoldState, Locker};
+use testbed::happens;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout};
 use tokio::time::timeout;
 
-use crate::support::{AT_MOST, Fixture, LONG, TTL, granted, name, request, until};
+use crate::support::{AT_MOST, Fixture, LONG, TTL, eventually, granted, name, request};
 
 /// Much longer than a round trip.
 const SHORT: Duration = Duration::from_millis(400);
@@ -52,9 +53,7 @@ impl Python {
     }
 
     async fn answer(&mut self) -> String {
-        let line = timeout(AT_MOST, self.output.next_line())
-            .await
-            .expect("it answers in time");
+        let line = happens("it answers in time", self.output.next_line()).await;
         line.expect("it is text").expect("it goes on")
     }
 
@@ -177,7 +176,7 @@ async fn no_update_is_lost_between_us() {
         .await;
     let locks = Locker::new(fixture.backend());
     // Both are at it at the same time.
-    until("redis-py has begun", async || {
+    eventually("redis-py has begun", async || {
         fixture.raw::<bool>(&["EXISTS", &counter]).await
     })
     .await;

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::support::waiter::{Hung, Waiter};
 use crate::support::{
-    Fixture, SECOND, TTL, busy, granted, name, release, request, soon_enough, take, until, with_config,
+    Fixture, SECOND, TTL, busy, eventually, granted, name, release, request, stays_below, take, with_config,
 };
 
 async fn kept(hold: &Arc<dyn Hold>, time: Duration) -> ReleaseOutcome {
@@ -42,7 +42,7 @@ async fn a_kept_name_is_nobodys_until_the_time_is_over_and_no_longer() {
     let brief = take(&backend, "b").await;
     let (keep, start) = (SECOND, Instant::now());
     assert_eq!(kept(&brief, keep).await, ReleaseOutcome::Released);
-    until("it is free", async || !fixture.exists("b").await).await;
+    eventually("it is free", async || !fixture.exists("b").await).await;
     assert!(start.elapsed() >= keep);
 
     // Longer than what was left of the ttl, too.
@@ -56,7 +56,7 @@ async fn a_kept_name_is_nobodys_until_the_time_is_over_and_no_longer() {
 
 #[testbed::test]
 async fn a_kept_name_is_reserved_for_the_first_that_waits_then() {
-    soon_enough(4 * SECOND, "nobody was woken", async || {
+    stays_below(4 * SECOND, "nobody was woken", async || {
         let fixture = Fixture::new().await;
         let grace = SECOND;
         let backend = with_config(fixture.config().with_grace(grace));
@@ -113,7 +113,7 @@ async fn who_comes_first_while_a_name_is_kept_has_it_before_a_later_request() {
 #[testbed::test]
 async fn who_comes_when_a_kept_name_is_reserved_for_one_that_hangs_waits_for_the_grace_alone() {
     let (keep, grace) = (Duration::from_millis(300), 2 * SECOND);
-    soon_enough(keep + 2 * grace, "it looked a grace too late", async || {
+    stays_below(keep + 2 * grace, "it looked a grace too late", async || {
         let fixture = Fixture::new().await;
         let backend = with_config(fixture.config().with_grace(grace));
         let hold = take(&backend, "a").await;

@@ -10,8 +10,8 @@ use lock_redis::RedisBackend;
 use crate::support::proxy::Proxy;
 use crate::support::waiter::Waiter;
 use crate::support::{
-    Fixture, Proxied, TTL, in_the_end, in_the_end_granted, in_the_end_released, last_reserved, name, request, take,
-    until,
+    Fixture, Proxied, TTL, eventually, in_the_end, in_the_end_granted, in_the_end_released, last_reserved, name,
+    request, take,
 };
 
 /// Waits until the backend has a second connection that serves.
@@ -127,7 +127,7 @@ async fn a_grant_whose_answer_was_lost_is_given_again() {
     proxy.hold_answers();
     let error = backend.acquire(&request).await.expect_err("the answer never comes");
     assert_eq!(error.kind(), ErrorKind::Unavailable);
-    until("it took effect", async || fixture.exists("a").await).await;
+    eventually("it took effect", async || fixture.exists("a").await).await;
     let value = fixture.value("a").await;
     reconnected(&backend, &proxy).await;
     let hold = in_the_end_granted(&backend, &request).await;

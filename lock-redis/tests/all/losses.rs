@@ -16,8 +16,7 @@ async fn held(config: RedisConfig, name: &str) -> Guard {
 }
 
 async fn lost(guard: &Guard) -> Lost {
-    let lost = tokio::time::timeout(AT_MOST, guard.lost()).await;
-    lost.expect("it is lost when its lease has ended")
+    testbed::happens("the loss, when its lease has ended", guard.lost()).await
 }
 
 #[testbed::test]

@@ -6,8 +6,8 @@ use lock_core::{ErrorKind, Locker};
 
 use crate::support::waiter::Waiter;
 use crate::support::{
-    AT_MOST, Fixture, Proxied, TTL, in_the_end, in_the_end_granted, in_the_end_released, name, release, request, take,
-    until,
+    AT_MOST, Fixture, Proxied, TTL, eventually, in_the_end, in_the_end_granted, in_the_end_released, name, release,
+    request, take,
 };
 
 fn is_unknown<T: std::fmt::Debug>(answer: lock_core::Result<T>) {
@@ -25,11 +25,11 @@ async fn a_reply_swallowed_on_an_acquire_or_a_renewal_is_made_up_for() {
 
     client.proxy.swallow_after(&id);
     is_unknown(client.backend.acquire(&wanted).await);
-    until("it was granted", async || fixture.value("a").await.starts_with(&id)).await;
+    eventually("it was granted", async || fixture.value("a").await.starts_with(&id)).await;
     let hold = in_the_end_granted(&client.backend, &wanted).await;
     client.proxy.swallow_after(&id);
     is_unknown(hold.renew(2 * TTL).await);
-    until("it was renewed", async || fixture.rest("a").await > TTL).await;
+    eventually("it was renewed", async || fixture.rest("a").await > TTL).await;
     assert!(matches!(
         in_the_end(async || hold.renew(2 * TTL).await).await,
         Renewal::Renewed(_)
@@ -47,7 +47,7 @@ async fn a_reply_swallowed_on_a_release_is_made_up_for() {
     let id = wanted.holder().to_string();
     client.proxy.swallow_after(&id);
     is_unknown(hold.release(ReleaseOptions::default()).await);
-    until("it was released", async || !fixture.exists("a").await).await;
+    eventually("it was released", async || !fixture.exists("a").await).await;
     assert!(!in_the_end(async || hold.release(ReleaseOptions::default()).await.map(is_released)).await);
 }
 
@@ -60,7 +60,7 @@ async fn a_reply_swallowed_on_a_release_that_keeps_the_name_is_made_up_for() {
     client.proxy.swallow_after(&wanted.holder().to_string());
     let keep = ReleaseOptions::default().keep_for(TTL);
     is_unknown(hold.release(keep).await);
-    until("it was kept", async || fixture.value("a").await.starts_with("kept")).await;
+    eventually("it was kept", async || fixture.value("a").await.starts_with("kept")).await;
     let value = fixture.value("a").await;
     assert!(!in_the_end(async || hold.release(keep).await.map(is_released)).await);
     assert_eq!(fixture.value("a").await, value);
@@ -93,7 +93,7 @@ async fn a_reply_swallowed_while_waiting_is_made_up_for() {
     let id = before.0.holder().to_string();
     client.proxy.swallow_after(&id);
     let waiter = Waiter::of(&client.backend, before);
-    until("it waits over another connection", async || {
+    eventually("it waits over another connection", async || {
         client.proxy.connections() > 1 && waiter.request.last_busy().is_some()
     })
     .await;
@@ -111,7 +111,7 @@ async fn a_reply_swallowed_while_waiting_is_made_up_for() {
     client.proxy.swallow_after(&leaving.id());
     leaving.control.give_up();
     is_unknown(client.backend.abandon(&leaving.request).await);
-    until("it has left", async || fixture.queue("a").await.is_empty()).await;
+    eventually("it has left", async || fixture.queue("a").await.is_empty()).await;
     in_the_end(async || client.backend.abandon(&leaving.request).await).await;
     in_the_end_released(&hold).await;
     assert!(!fixture.exists("a").await);

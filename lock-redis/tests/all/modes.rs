@@ -8,8 +8,8 @@ use lock_core::backend::{DistributedLock, Mode, Permits, Renewal};
 
 use crate::support::waiter::Waiter;
 use crate::support::{
-    Fixture, SECOND, TTL, busy, granted, in_the_end_granted, name, options_in, refused, release, request, request_in,
-    take, until,
+    Fixture, SECOND, TTL, busy, eventually, granted, in_the_end_granted, name, options_in, refused, release, request,
+    request_in, take,
 };
 
 fn permits(take: u32, of: u32) -> Mode {
@@ -19,7 +19,7 @@ fn permits(take: u32, of: u32) -> Mode {
 async fn waits(fixture: &Fixture, mode: Mode) -> Waiter {
     let waiter = Waiter::of(&fixture.with_long_grace(), options_in(mode, "a").start());
     let id = waiter.id();
-    until("it has its entry", async || fixture.queue("a").await.contains(&id)).await;
+    eventually("it has its entry", async || fixture.queue("a").await.contains(&id)).await;
     waiter
 }
 
@@ -158,7 +158,7 @@ async fn an_upgrade_waits_for_the_readers_and_passes_the_writers() {
     let writer = waits(&fixture, Mode::Exclusive).await;
     let upgrade = Waiter::of(&backend, options_in(Mode::Exclusive, "a").replacing(&base).start());
     let id = upgrade.id();
-    until("it is the first", async || {
+    eventually("it is the first", async || {
         fixture.queue("a").await.first() == Some(&id)
     })
     .await;
@@ -222,7 +222,7 @@ async fn an_upgrade_whose_base_has_ended_is_lost() {
         async move { backend.acquire(&upgrade).await }
     });
     let id = upgrade.holder().to_string();
-    until("it waits", async || fixture.queue("a").await.contains(&id)).await;
+    eventually("it waits", async || fixture.queue("a").await.contains(&id)).await;
     assert!(release(&upgradable).await);
     // It asks once its base could be alone.
     assert!(release(&reader).await);

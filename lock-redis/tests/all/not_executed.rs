@@ -9,8 +9,8 @@ use tokio::task::JoinHandle;
 
 use crate::support::waiter::Waiter;
 use crate::support::{
-    Fixture, Proxied, TTL, connect, granted, in_the_end, in_the_end_granted, refused, release, request, take, until,
-    with_config,
+    Fixture, Proxied, TTL, connect, eventually, granted, in_the_end, in_the_end_granted, refused, release, request,
+    take, with_config,
 };
 
 async fn refused_release(hold: &dyn Hold) -> Error {
@@ -58,7 +58,7 @@ async fn a_busy_server_did_nothing() {
         let mut endless = redis::cmd("EVAL");
         endless.arg("while true do end").arg(0).query_async(&mut other).await
     });
-    until("it is busy", async || {
+    eventually("it is busy", async || {
         let ping = fixture.try_raw::<String>(&["PING"]).await;
         ping.is_err_and(|error| error.code() == Some("BUSY"))
     })
@@ -78,7 +78,7 @@ async fn what_was_never_sent_was_not_executed() {
     let hold = granted(&backend, &wanted).await;
     proxy.lead_to("127.0.0.1:1");
     proxy.cut();
-    until("it has noticed", async || {
+    eventually("it has noticed", async || {
         wanted.lease().state() == lock_core::HoldState::Suspect
     })
     .await;
@@ -93,7 +93,7 @@ async fn what_was_not_answered_may_have_been_executed() {
     proxy.hold_answers();
     let error = refused_release(&*hold).await;
     assert!(!error.is_not_executed(), "{error:?}");
-    until("it was released", async || !fixture.exists("a").await).await;
+    eventually("it was released", async || !fixture.exists("a").await).await;
     in_the_end(async || backend.connect().await).await;
 }
 
@@ -138,7 +138,7 @@ async fn a_refused_release_does_not_excuse_that_somebody_else_has_the_lock() {
     let successor = take(&fixture.backend(), "a").await;
     let _: () = fixture.raw(&["CONFIG", "SET", "min-replicas-to-write", "1"]).await;
     let releasing = tokio::spawn(guard.release());
-    until("it was refused", async || {
+    eventually("it was refused", async || {
         let errors: String = fixture.raw(&["INFO", "errorstats"]).await;
         errors.contains("errorstat_NOREPLICAS:")
     })

@@ -7,7 +7,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, pause, resume};
 
-use crate::support::{AT_MOST, Fixture, SECOND, TTL, soon_enough, until, with_config};
+use crate::support::{AT_MOST, Fixture, SECOND, TTL, eventually, stays_below, with_config};
 
 /// A way to the server that can be shut: then everybody is turned away, and counted.
 struct Door {
@@ -146,7 +146,7 @@ async fn a_try_right_after_an_outage_does_not_fail_without_asking() {
 #[testbed::test]
 async fn a_waiter_whose_refresh_fell_into_an_outage_asks_again_soon_after_it() {
     // Sooner than the refresh of its entry, which comes after 4 s at least.
-    soon_enough(4 * SECOND, "it waited for its refresh", async || {
+    stays_below(4 * SECOND, "it waited for its refresh", async || {
         let fixture = Fixture::new().await;
         let door = Door::to(fixture.server.address()).await;
         let locks = door.locker(&fixture).await;
@@ -158,7 +158,7 @@ async fn a_waiter_whose_refresh_fell_into_an_outage_asks_again_soon_after_it() {
             let lock = locks.lock("a").ttl(TTL);
             async move { lock.acquire().await }
         });
-        until("it waits", async || !fixture.queue("a").await.is_empty()).await;
+        eventually("it waits", async || !fixture.queue("a").await.is_empty()).await;
         door.shut();
         door.turns_away(5).await;
         let _: i64 = fixture.raw(&["DEL", &fixture.lock_key("a")]).await;

@@ -76,7 +76,7 @@ async fn a_connection_that_ends_makes_the_lease_of_the_moment_suspect() {
     let twice = once.pass(&second).expect("a token is left");
     drop((hold, once));
     proxy.cut();
-    until("suspect", async || second.state() == HoldState::Suspect).await;
+    eventually("suspect", async || second.state() == HoldState::Suspect).await;
     assert_eq!(first.state(), HoldState::Held, "it has the hold no more");
     in_the_end_released(&twice).await;
 }

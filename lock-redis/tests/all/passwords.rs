@@ -7,9 +7,10 @@ use lock_core::backend::{DistributedLock, HolderId, Renewal};
 use lock_core::{CredentialSource, Credentials, ErrorKind};
 use lock_redis::RedisConfig;
 use testbed::Redis;
+use testbed::happens;
 
 use crate::support::{
-    AT_MOST, Fixture, TTL, in_the_end, in_the_end_granted, refused, release, request, take, until, with_config,
+    AT_MOST, Fixture, TTL, eventually, in_the_end, in_the_end_granted, refused, release, request, take, with_config,
 };
 
 /// A file of this test's own.
@@ -72,7 +73,7 @@ async fn a_hold_outlives_the_password_of_its_connection() {
     let _: u32 = fixture.raw(&["CLIENT", "KILL", "USER", &user]).await;
     let (request, _control) = request("a", TTL);
     let mut error = None;
-    until("a dial misses the file", async || {
+    eventually("a dial misses the file", async || {
         // `None`: the connection had not noticed its end yet.
         error = backend.acquire(&request).await.err();
         error
@@ -86,7 +87,7 @@ async fn a_hold_outlives_the_password_of_its_connection() {
         "{said}"
     );
     file.write("new");
-    until("it is read again", async || backend.connect().await.is_ok()).await;
+    eventually("it is read again", async || backend.connect().await.is_ok()).await;
     drop(in_the_end_granted(&backend, &request).await);
 }
 
@@ -100,7 +101,7 @@ async fn a_password_that_is_asked_for_once_does_not_survive_its_change() {
     let hold = take(&backend, "a").await;
     let _: () = fixture.raw(&["ACL", "SETUSER", &user, ">new", "<old"]).await;
     let _: u32 = fixture.raw(&["CLIENT", "KILL", "USER", &user]).await;
-    until("the old password is refused", async || match hold.renew(TTL).await {
+    eventually("the old password is refused", async || match hold.renew(TTL).await {
         Err(error) => error.kind() == ErrorKind::Denied,
         Ok(renewal) => panic!("answered over a connection that has ended: {renewal:?}"),
     })
@@ -115,7 +116,7 @@ async fn a_password_file_that_is_missing_is_said_at_once() {
     let config = RedisConfig::from_url(&format!("{url}{separator}password_file=/no/such/file")).expect("a good URL");
     let backend = with_config(config.with_connect_timeout(10 * AT_MOST));
     let refusing = refused(&backend, "a");
-    let error = tokio::time::timeout(AT_MOST, refusing).await.expect("at once");
+    let error = happens("at once", refusing).await;
     assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Misconfigured, false));
     assert!(
         error
@@ -184,7 +185,7 @@ async fn the_sentinels_are_asked_with_the_password_of_the_moment() {
         assert_eq!(ended.expect("an answer"), "1");
     }
     for sentinel in 0..3 {
-        until("it is connected again", async || {
+        eventually("it is connected again", async || {
             let clients = watched.ask(sentinel, &["CLIENT", "LIST"]).await;
             clients.expect("an answer").contains("user=watch")
         })

@@ -10,7 +10,7 @@ use lock_redis::{RedisBackend, RedisConfig};
 use crate::replicas::{is_late, master_with};
 use crate::restart_delay::age_mark;
 use crate::support::{
-    AT_MOST, Fixture, LONG, TTL, name, refused, release, request, request_in, shown, take, until, with_config,
+    AT_MOST, Fixture, LONG, TTL, eventually, name, refused, release, request, request_in, shown, take, with_config,
 };
 
 const PASSWORD: &str = "a b@:/%\"'";
@@ -51,7 +51,7 @@ async fn everything(fixture: &Fixture, clients: &[RedisBackend; 2], lock: &str) 
     for goes in [true, false] {
         let (request, _control, acquiring) = waiting(second);
         let queue = || async { fixture.keys().await.into_iter().find(|key| key.contains(":queue")) };
-        until("it waits", async || queue().await.is_some() || acquiring.is_finished()).await;
+        eventually("it waits", async || queue().await.is_some() || acquiring.is_finished()).await;
         if acquiring.is_finished() {
             acquiring.await.expect("no panic")?;
             panic!("it is held, and yet it was answered");

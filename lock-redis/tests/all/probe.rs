@@ -10,7 +10,7 @@ use tokio::net::TcpListener;
 
 use crate::support::proxy::Proxy;
 use crate::support::{
-    Fixture, LONG, TTL, explained, granted, in_the_end, name, refused, release, request, take, until, with_config,
+    Fixture, LONG, TTL, eventually, explained, granted, in_the_end, name, refused, release, request, take, with_config,
 };
 
 /// Enough to be told once.
@@ -51,7 +51,7 @@ async fn each_run_of_a_server_is_warned_of_once() {
     // Another connection to the same run says nothing new.
     let hold = take(&backend, "a").await;
     let _: i64 = fixture.raw(&["CLIENT", "KILL", "TYPE", "pubsub"]).await;
-    until("the connection is replaced", async || {
+    eventually("the connection is replaced", async || {
         backend.status(&name("a")).await.is_ok_and(|_| clients_killed(&backend))
     })
     .await;
@@ -219,7 +219,7 @@ async fn a_replica_is_refused_until_it_is_a_primary() {
         let patient = patient.clone();
         async move { patient.connect().await }
     });
-    until("it has asked", async || format!("{patient:?}").contains("connecting")).await;
+    eventually("it has asked", async || format!("{patient:?}").contains("connecting")).await;
     let _: () = fixture.raw(&["REPLICAOF", "NO", "ONE"]).await;
     connecting.await.expect("no panic").expect("it is a primary now");
 }
@@ -316,7 +316,7 @@ async fn what_is_required_is_checked_again_after_a_reconnect() {
     let reconnected = async |appendfsync: &str, generation: &str| {
         let _: () = fixture.raw(&["CONFIG", "SET", "appendfsync", appendfsync]).await;
         let _: i64 = fixture.raw(&["CLIENT", "KILL", "TYPE", "pubsub"]).await;
-        until("the connection is replaced", async || {
+        eventually("the connection is replaced", async || {
             let shown = format!("{backend:?}");
             backend.status(&name("a")).await.is_ok() && shown.contains(generation) && shown.contains("phase: \"up\"")
         })

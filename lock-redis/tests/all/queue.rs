@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use crate::support::waiter::{Hung, Waiter};
 use crate::support::{
-    AT_MOST, Fixture, SECOND, TTL, busy, granted, name, patient, release, request, take, until, with_config,
+    AT_MOST, Fixture, SECOND, TTL, busy, eventually, granted, name, patient, release, request, take, with_config,
 };
 
 #[testbed::test]
@@ -32,7 +32,7 @@ async fn a_release_passes_to_who_came_first_of_all_clients() {
         let hold = waiter.granted().await;
         assert!(hold.token() > token, "{} after {token}", hold.token());
         token = hold.token();
-        assert_eq!(fixture.value("a").await, format!("{id} {token} 60000"));
+        assert_eq!(fixture.value("a").await, format!("{id} {token} {}", TTL.as_millis()));
         assert_eq!(
             fixture.queue("a").await,
             order[served + 1..],
@@ -56,7 +56,7 @@ async fn a_refused_acquire_adds_its_queue_entry_in_the_same_script() {
     let before = fixture.scripts_run().await;
     let waiter = Waiter::queued(&fixture, &ours, "a", TTL).await;
     assert_eq!(fixture.scripts_run().await, before + 1);
-    until("core was told", async || waiter.request.last_busy().is_some()).await;
+    eventually("core was told", async || waiter.request.last_busy().is_some()).await;
     busy(&ours, &request("a", TTL).0).await;
     assert_eq!(fixture.queue("a").await, [waiter.id()], "a try takes none");
     assert_eq!(
@@ -98,7 +98,7 @@ async fn three_requests_for_each_contended_acquisition_however_many_wait() {
                 })
             })
             .collect();
-        until("all wait", async || fixture.queue("a").await.len() == lockers.len()).await;
+        eventually("all wait", async || fixture.queue("a").await.len() == lockers.len()).await;
         assert!(release(&hold).await);
         for task in tasks {
             task.await.expect("no panic");
@@ -139,7 +139,7 @@ async fn a_disconnected_waiter_is_skipped_at_once_even_when_another_client_subsc
         Waiter::start(&fixture.backend(), "a", TTL)
     };
     let ended_id = ended.id();
-    until("it has its entry", async || {
+    eventually("it has its entry", async || {
         fixture.queue("a").await.contains(&ended_id)
     })
     .await;
@@ -156,7 +156,7 @@ async fn a_disconnected_waiter_is_skipped_at_once_even_when_another_client_subsc
     // In the same script, or confirmed since.
     assert!(fixture.value("a").await.starts_with(&waiter.id()));
     assert!(release(&waiter.granted().await).await);
-    until("the other client has received it", async || {
+    eventually("the other client has received it", async || {
         heard.try_recv().is_ok_and(|push| push.kind == PushKind::PMessage)
     })
     .await;
@@ -201,7 +201,7 @@ async fn a_queue_entry_expires_by_itself_and_alone() {
     assert!(left > 5 * SECOND, "{left:?}: the key lasts as long as its last entry");
     assert_eq!(fixture.queue("a").await, [patient.id(), gone.waiter.id()]);
 
-    until("one entry has expired, though nobody has removed it", async || {
+    eventually("one entry has expired, though nobody has removed it", async || {
         backend.status(patient.request.name()).await.expect("an answer").waiting == Some(1)
     })
     .await;

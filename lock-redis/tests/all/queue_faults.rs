@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use lock_core::Locker;
 use lock_core::backend::{DistributedLock, Hold, ReleaseOptions, ReleaseOutcome};
-use tokio::time::timeout;
+use testbed::happens;
 
 use crate::support::waiter::Waiter;
 use crate::support::{
-    AT_MOST, Fixture, Proxied, SECOND, TTL, in_the_end, in_the_end_granted, release, request, take, until,
+    AT_MOST, Fixture, Proxied, SECOND, TTL, eventually, in_the_end, in_the_end_granted, release, request, take,
 };
 
 #[testbed::test]
@@ -23,7 +23,7 @@ async fn a_late_grant_removes_the_queue_entry_that_was_added_meanwhile() {
     // Of which a refresh is a third.
     let waiter = Waiter::start(&client.backend, "a", 6 * SECOND);
     let id = waiter.id();
-    until("it has its entry", async || fixture.queue("a").await.contains(&id)).await;
+    eventually("it has its entry", async || fixture.queue("a").await.contains(&id)).await;
     // As if the hold had expired just before that first one arrives.
     let _: i64 = fixture.raw(&["DEL", &fixture.lock_key("a")]).await;
     client.proxy.drain_the_first().await;
@@ -46,7 +46,7 @@ async fn a_late_acquire_of_an_abandoned_holder_adds_no_queue_entry() {
     let client = Proxied::quick(&fixture).await;
     client.proxy.hold_requests();
     let waiter = Waiter::start(&client.backend, "a", TTL);
-    until("another connection", async || client.proxy.connections() > 1).await;
+    eventually("another connection", async || client.proxy.connections() > 1).await;
     let (id, request) = (waiter.id(), waiter.request.clone());
     waiter.control.give_up();
     in_the_end(async || client.backend.abandon(&request).await).await;
@@ -66,13 +66,13 @@ async fn a_tombstone_is_left_however_full_the_memory_is() {
     client.proxy.hold_requests();
     let (one, two) = tokio::join!(client.backend.acquire(&lost), client.backend.acquire(&unanswered));
     assert!(one.is_err() && two.is_err(), "they never get there");
-    until("another connection", async || client.proxy.connections() > 1).await;
+    eventually("another connection", async || client.proxy.connections() > 1).await;
     let hold = in_the_end_granted(&client.backend, &lost).await;
     let _: i64 = fixture.raw(&["DEL", &fixture.lock_key("a")]).await;
     let _: () = fixture.raw(&["CONFIG", "SET", "maxmemory", "1"]).await;
     // Neither has anything at the server that could be deleted first.
     let released = in_the_end(async || hold.release(ReleaseOptions::default()).await);
-    let released = timeout(AT_MOST, released).await.expect("it is not tried for ever");
+    let released = happens("it is not tried for ever", released).await;
     assert_eq!(released, ReleaseOutcome::AlreadyLost);
     in_the_end(async || client.backend.abandon(&unanswered).await).await;
     for (request, of) in [(&lost, "a"), (&unanswered, "b")] {
@@ -142,7 +142,7 @@ async fn connections_that_are_killed_again_and_again_keep_nobody_from_a_turn() {
     };
     let had = turmoil(&fixture, kill).await;
     assert!(had.iter().all(|had| *had > 0), "{had:?}");
-    until("nothing stays but the fence", async || {
+    eventually("nothing stays but the fence", async || {
         fixture.keys().await == [fixture.fence_key("a")]
     })
     .await;

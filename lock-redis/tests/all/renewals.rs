@@ -10,7 +10,7 @@ use lock_core::{ErrorKind, Result};
 use lock_redis::{RedisBackend, RedisConfig};
 
 use crate::support::{
-    AT_MOST, Fixture, Proxied, SECOND, TTL, granted, in_the_end, name, release, request_in, shown, take, until,
+    AT_MOST, Fixture, Proxied, SECOND, TTL, eventually, granted, in_the_end, name, release, request_in, shown, take,
 };
 
 /// The most holds in one call.
@@ -146,7 +146,7 @@ async fn one_that_is_dropped_after_it_was_sent_takes_no_other_along() {
         let hold = holds[1].clone();
         async move { hold.renew(LONGER).await }
     });
-    until("it was executed", async || fixture.rest("held/1").await > TTL).await;
+    eventually("it was executed", async || fixture.rest("held/1").await > TTL).await;
     first.abort();
     assert!(first.await.expect_err("aborted").is_cancelled());
     proxy.let_go();
@@ -164,7 +164,7 @@ async fn a_connection_that_ends_makes_all_of_them_unavailable_and_the_next_ones_
         let holds = holds.clone();
         async move { renew_all(&holds, LONGER).await }
     });
-    until("they were executed", async || fixture.rest("held/2").await > TTL).await;
+    eventually("they were executed", async || fixture.rest("held/2").await > TTL).await;
     proxy.cut();
     for answer in renewing.await.expect("no panic") {
         let error = answer.expect_err("no answer came");

@@ -8,7 +8,7 @@ use lock_redis::RedisBackend;
 use testbed::{Redis, Replicated};
 
 use crate::support::{
-    AT_MOST, Fixture, SECOND, TTL, in_the_end, in_the_end_granted, release, request, until, with_config,
+    AT_MOST, Fixture, SECOND, TTL, eventually, in_the_end, in_the_end_granted, release, request, with_config,
 };
 
 /// A master with replicas, and how it is seen from outside.
@@ -123,7 +123,7 @@ async fn wait_short_is_no_grant() {
     })
     .await;
     assert_short(&error, "1 of 2 replicas");
-    until("it is undone", async || !fixture.exists("a").await).await;
+    eventually("it is undone", async || !fixture.exists("a").await).await;
 
     // One of two is enough for who asks for one.
     let hold = in_the_end_granted(&one, &request("a", TTL).0).await;
@@ -142,7 +142,7 @@ async fn a_waiter_waits_until_there_are_enough() {
     servers[1].pause().expect("it runs");
     let lock = locks.lock("a");
     let waiting = tokio::spawn(async move { lock.acquire_within(AT_MOST).await });
-    until("it has asked twice", async || fixture.calls("wait").await >= 2).await;
+    eventually("it has asked twice", async || fixture.calls("wait").await >= 2).await;
     assert!(!waiting.is_finished(), "nobody has acknowledged it");
     servers[1].resume().expect("it is paused");
     let guard = waiting.await.expect("no panic").expect("a grant");
@@ -169,9 +169,9 @@ async fn a_renewal_with_too_few_makes_the_hold_suspect() {
         .await
         .expect("a grant");
     servers[1].pause().expect("it runs");
-    until("it is suspect", async || guard.state() == HoldState::Suspect).await;
+    eventually("it is suspect", async || guard.state() == HoldState::Suspect).await;
     servers[1].resume().expect("it is paused");
-    until("it is held", async || guard.state() == HoldState::Held).await;
+    eventually("it is held", async || guard.state() == HoldState::Held).await;
     guard.release().await.expect("an answer");
 }
 
@@ -199,7 +199,7 @@ async fn wait_does_not_delay_renewals() {
             // The earlier ones are still there.
             async move { backend.acquire(&request(&format!("a{attempt}"), TTL).0).await }
         });
-        until("it waits for the replica, or has waited", async || {
+        eventually("it waits for the replica, or has waited", async || {
             asking.is_finished() || blocked(&fixture).await == 1
         })
         .await;
@@ -208,7 +208,7 @@ async fn wait_does_not_delay_renewals() {
             let hold = hold.clone();
             async move { hold.renew(ttl).await }
         });
-        until("it is renewed", async || fixture.rest("held").await > ttl - SECOND).await;
+        eventually("it is renewed", async || fixture.rest("held").await > ttl - SECOND).await;
         // Both still wait: the renewal has overtaken the answer to the other.
         let overtook = !asking.is_finished() && blocked(&fixture).await == 1;
         asking.await.expect("no panic").expect_err("nobody has acknowledged it");

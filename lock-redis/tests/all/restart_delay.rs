@@ -8,12 +8,13 @@ use lock_core::backend::{Attempt, DistributedLock, Hold, Mode, Permits, Renewal}
 use lock_core::{Error, ErrorKind, HoldState, Locker};
 use lock_redis::{Checks, Finding, RedisBackend};
 use testbed::Redis;
-use tokio::time::{Instant, sleep, timeout};
+use testbed::happens;
+use tokio::time::{Instant, sleep};
 
 use crate::support::proxy::Proxy;
 use crate::support::{
-    AT_MOST, Fixture, SECOND, busy, granted, in_the_end, in_the_end_granted, in_the_end_released, release, request,
-    take, until, with_config,
+    AT_MOST, Fixture, SECOND, busy, eventually, granted, in_the_end, in_the_end_granted, in_the_end_released, release,
+    request, take, with_config,
 };
 
 mod changed;
@@ -137,7 +138,7 @@ async fn take_soon(backend: &RedisBackend, name: &str) -> Arc<dyn Hold> {
             sleep(Duration::from_millis(1)).await;
         }
     };
-    timeout(AT_MOST, taken).await.expect("it is over for this client too")
+    happens("it is over for this client too", taken).await
 }
 
 /// With a TTL that the delay allows.

@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout};
 use crate::support::waiter::Waiter;
 use crate::support::{
     AT_MOST, Fixture, Proxied, TTL, granted, in_the_end, in_the_end_granted, in_the_end_released, release, request,
-    soon_enough, take, with_config,
+    stays_below, take, with_config,
 };
 
 /// Driven only while somebody calls.
@@ -53,7 +53,7 @@ fn a_connection_whose_runtime_idles_is_replaced_soon() {
     // Far below the time for which a connection may be silent.
     let config = fixture.config().with_response_timeout(AT_MOST);
     let bound = Duration::from_secs(5);
-    servers.block_on(soon_enough(bound, "it waited for the silence to end", async || {
+    servers.block_on(stays_below(bound, "it waited for the silence to end", async || {
         let backend = with_config(config.clone());
         tokio::task::block_in_place(|| {
             let (first, second) = (idle(), idle());
@@ -105,7 +105,7 @@ fn a_waiter_gets_its_turn_though_the_runtime_of_its_connection_idles_since() {
     let servers = driven();
     // Long before the refresh of its entry, which comes after 4 s at least.
     let bound = Duration::from_secs(4);
-    servers.block_on(soon_enough(bound, "it waited for its refresh", async || {
+    servers.block_on(stays_below(bound, "it waited for its refresh", async || {
         let fixture = Fixture::new().await;
         let config = fixture.config().with_response_timeout(AT_MOST);
         let backend = with_config(config);

@@ -6,14 +6,15 @@ use lock_core::backend::{DistributedLock, HolderId, Renewal};
 use lock_core::{Error, ErrorKind, Locker};
 use lock_redis::{Finding, RedisBackend, RedisConfig};
 use redis::{Client, FromRedisValue, PushInfo, PushKind, Value};
+use testbed::happens;
 use testbed::{Redis, Watched};
 use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 
 use crate::restart_delay::aged;
 use crate::support::{
-    AT_MOST, LONG, SECOND, TTL, explained, in_the_end, in_the_end_granted, in_the_end_released, release, request,
-    shown, soon_enough, take, until, with_config,
+    LONG, SECOND, TTL, eventually, explained, in_the_end, in_the_end_granted, in_the_end_released, release, request,
+    shown, stays_below, take, with_config,
 };
 
 mod durable;
@@ -67,7 +68,7 @@ impl Fixture {
     /// Waits until a replica has the hold of a name.
     async fn replicated(&self, replica: usize, name: &str) {
         let key = format!("{}{name}", self.prefix);
-        until("the replica has it", async || {
+        eventually("the replica has it", async || {
             !self.raw(replica, &["GET", &key]).await.is_empty()
         })
         .await;
@@ -126,7 +127,7 @@ struct Switches {
 impl Switches {
     /// When the first Sentinel announced a new master.
     async fn first(&mut self) -> Instant {
-        let switch = timeout(AT_MOST, self.switches.recv()).await.expect("in time");
+        let switch = happens("in time", self.switches.recv()).await;
         switch.expect("somebody listens").0
     }
 }
@@ -157,7 +158,7 @@ async fn the_next_grant_comes_soon_after_the_switch_of_a_master_that_was_killed_
         next_grant(&fixture.backend(), "b").await - asked
     };
     for fault in ["kill", "stop", "failover"] {
-        soon_enough(AFTER_THE_SWITCH, fault, async || {
+        stays_below(AFTER_THE_SWITCH, fault, async || {
             let backend = fixture.backend();
             let master = fixture.watched.settled().await.expect("all is well");
             let mut switches = fixture.switches().await;
@@ -226,7 +227,7 @@ async fn a_demoted_master_is_left_and_waiters_are_served_by_the_next() {
         async move { lock.acquire().await }
     });
     let queue = format!("{{{}a}}:queue", fixture.prefix);
-    until("it is in the queue", async || {
+    eventually("it is in the queue", async || {
         fixture.raw(0, &["ZCARD", &queue]).await != "0"
     })
     .await;
@@ -234,10 +235,10 @@ async fn a_demoted_master_is_left_and_waiters_are_served_by_the_next() {
     fixture.replicated(1, "a").await;
 
     let next = fixture.watched.fail_over().await.expect("it is replaced");
-    until("all are at the next one", async || fixture.connected(next).await == 3).await;
-    until("nobody is at the former one", async || fixture.connected(0).await == 0).await;
+    eventually("all are at the next one", async || fixture.connected(next).await == 3).await;
+    eventually("nobody is at the former one", async || fixture.connected(0).await == 0).await;
     guard.release().await.expect("it was kept");
-    let guard = timeout(AT_MOST, waiting).await.expect("in time").expect("no panic");
+    let guard = happens("in time", waiting).await.expect("no panic");
     guard.expect("it is free").release().await.expect("it was kept");
 }
 
@@ -249,7 +250,7 @@ async fn a_switch_to_the_same_address_is_ignored() {
     in_the_end(async || backend.connect().await).await;
     let mut switches = fixture.switches().await;
     let next = fixture.watched.fail_over().await.expect("it is replaced");
-    until("it is at the next one", async || fixture.connected(next).await == 1).await;
+    eventually("it is at the next one", async || fixture.connected(next).await == 1).await;
     let client = fixture.subscriber(next).await;
     for _ in fixture.watched.sentinels() {
         switches.first().await;
@@ -382,7 +383,7 @@ async fn what_is_wrong_with_the_sentinels_is_said_at_once() {
         let config = RedisConfig::from_url(&url)
             .expect("a good URL")
             .with_connect_timeout(LONG);
-        let error = timeout(AT_MOST, refused(config)).await.expect("at once");
+        let error = happens("at once", refused(config)).await;
         assert_eq!(error.kind(), kind, "{error:?}");
         assert!(error.to_string().contains(hint), "{error}");
         let shown = shown(&error);

@@ -6,7 +6,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::support::slow::{Pace, SlowLine};
 use crate::support::{
-    AT_MOST, Fixture, SECOND, TTL, granted, in_the_end_granted, release, request, request_in, until, with_config,
+    AT_MOST, Fixture, SECOND, TTL, eventually, granted, in_the_end_granted, release, request, request_in, with_config,
 };
 
 #[testbed::test]
@@ -83,7 +83,7 @@ async fn many_holds_outlast_a_server_that_stands_still() {
     // Renewals are due by then.
     sleep(5 * SECOND).await;
     fixture.server.resume().expect("it is stopped");
-    until("all are renewed", async || {
+    eventually("all are renewed", async || {
         guards.iter().all(|guard| guard.state() == HoldState::Held)
     })
     .await;

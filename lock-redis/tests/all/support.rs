@@ -9,11 +9,12 @@ use lock_core::backend::{
 };
 use lock_core::{Error, ErrorKind, FencingToken, LockName};
 use lock_redis::{RedisBackend, RedisConfig};
+use proxy::Proxy;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, FromRedisValue, RedisResult};
-use tokio::time::{Instant, sleep};
 
-use proxy::Proxy;
+pub(crate) use testbed::steady::AT_MOST;
+pub(crate) use testbed::{eventually, in_some_run, stays_below};
 
 pub(crate) mod link;
 pub(crate) mod proxy;
@@ -24,9 +25,6 @@ pub(crate) mod waiter;
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 
 pub(crate) const TTL: Duration = Duration::from_secs(60);
-
-/// Longer than anything takes on an overloaded machine.
-pub(crate) const AT_MOST: Duration = Duration::from_secs(60);
 
 /// So long that nobody who fails "at once" has waited for it.
 pub(crate) const LONG: Duration = Duration::from_secs(600);
@@ -166,7 +164,7 @@ impl Fixture {
 
     /// Waits until so many backends of this test are connected.
     pub(crate) async fn until_connected(&self, count: usize) {
-        until("the server has so many inboxes", async || {
+        eventually("the server has so many inboxes", async || {
             let pattern = format!("{}inbox:*", self.prefix);
             let channels: Vec<String> = self.raw(&["PUBSUB", "CHANNELS", &pattern]).await;
             channels.len() == count
@@ -190,7 +188,7 @@ impl Fixture {
             self.raw::<bool>(&["PEXPIRE", &self.lock_key(name), "1"]).await,
             "it was held"
         );
-        until("it has expired", async || !self.exists(name).await).await;
+        eventually("it has expired", async || !self.exists(name).await).await;
     }
 
     /// All keys of this test.
@@ -300,16 +298,12 @@ pub(crate) async fn refused(backend: &RedisBackend, name: &str) -> Error {
 
 /// Repeats what fails as unavailable, as core would.
 pub(crate) async fn in_the_end<T>(mut work: impl AsyncFnMut() -> lock_core::Result<T>) -> T {
-    let start = Instant::now();
-    loop {
-        match work().await {
-            Ok(done) => return done,
-            Err(error) if error.kind() == ErrorKind::Unavailable && start.elapsed() < AT_MOST => {
-                sleep(Duration::from_millis(10)).await;
-            }
-            Err(error) => panic!("{error:?}"),
-        }
-    }
+    eventually("an answer", async || match work().await {
+        Err(error) if error.kind() == ErrorKind::Unavailable => Err(error),
+        Err(error) => panic!("{error:?}"),
+        done => done,
+    })
+    .await
 }
 
 /// A grant, however often it takes an answer.
@@ -325,40 +319,13 @@ pub(crate) async fn in_the_end_released(hold: &Arc<dyn Hold>) {
     in_the_end(async || hold.release(ReleaseOptions::default()).await).await;
 }
 
-/// For what must be done so soon that a busy machine may miss it: a mistake of ours makes it late every time. What is
-/// never to happen too early the scenario sees to by itself, each time.
-pub(crate) async fn soon_enough(bound: Duration, mistake: &str, mut scenario: impl AsyncFnMut() -> Duration) {
-    let mut waited = Vec::new();
-    for _ in 0..3 {
-        let time = scenario().await;
-        if time < bound {
-            return;
-        }
-        waited.push(time);
-    }
-    panic!("{waited:?}, and never less than {bound:?}: {mistake}");
-}
-
-/// The error of what fails after a time. A busy machine may not come to know in that time why it fails, so there are three
-/// tries: a mistake of ours leaves it out every time.
+/// The error of what fails after a time. A busy machine may not come to know in that time why it fails.
 pub(crate) async fn explained(is_explained: impl Fn(&Error) -> bool, mut failing: impl AsyncFnMut() -> Error) -> Error {
-    let mut error = failing().await;
-    for _ in 1..3 {
-        if is_explained(&error) {
-            break;
-        }
-        error = failing().await;
-    }
-    error
-}
-
-/// Looks until it is so.
-pub(crate) async fn until(what: &str, mut so: impl AsyncFnMut() -> bool) {
-    let start = Instant::now();
-    while !so().await {
-        assert!(start.elapsed() < AT_MOST, "never: {what}");
-        sleep(Duration::from_millis(2)).await;
-    }
+    in_some_run("no error says why", async || {
+        let error = failing().await;
+        if is_explained(&error) { Ok(error) } else { Err(error) }
+    })
+    .await
 }
 
 /// The last of the tokens that an exclusive grant reserves, which its fence remembers.

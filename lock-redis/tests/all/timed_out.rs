@@ -7,7 +7,7 @@ use lock_redis::RedisConfig;
 use tokio::task::JoinHandle;
 
 use crate::support::proxy::Proxy;
-use crate::support::{AT_MOST, Fixture, Proxied, SECOND, TTL, shown, until};
+use crate::support::{AT_MOST, Fixture, Proxied, SECOND, TTL, eventually, shown};
 
 /// Somebody else has the lock, and the locker waits for it over a proxy.
 struct Waiting {
@@ -43,7 +43,7 @@ impl Waiting {
     async fn within(&self, limit: Duration) -> JoinHandle<Error> {
         let lock = self.locks.lock("a").ttl(TTL);
         let waiting = tokio::spawn(async move { lock.acquire_within(limit).await.map(drop).expect_err("it is taken") });
-        until("it waits", async || !self.fixture.queue("a").await.is_empty()).await;
+        eventually("it waits", async || !self.fixture.queue("a").await.is_empty()).await;
         waiting
     }
 }

@@ -5,11 +5,11 @@ use std::time::Duration;
 use lock_core::backend::DistributedLock;
 use lock_core::{Error, ErrorKind, Locker};
 use lock_redis::{RedisBackend, RedisConfig, Tls};
+use testbed::happens;
 use testbed::{Certificates, Flaw, Redis, Server};
 use tokio::net::TcpListener;
-use tokio::time::timeout;
 
-use crate::support::{AT_MOST, LONG, connect, release, take};
+use crate::support::{LONG, connect, release, take};
 
 mod topologies;
 
@@ -30,7 +30,7 @@ fn with_tls(address: &str, tls: Tls) -> RedisBackend {
 
 /// How it fails, long before its connect timeout.
 async fn fault(backend: &RedisBackend) -> Error {
-    let connecting = timeout(AT_MOST, backend.connect()).await.expect("it fails at once");
+    let connecting = happens("it fails at once", backend.connect()).await;
     let error = connecting.expect_err("it must fail");
     assert!(!error.is_retryable(), "{error}");
     error
@@ -60,7 +60,7 @@ async fn a_lock_is_taken_over_tls_by_name_and_by_address() {
         assert!(release(&hold).await);
         // The driver's task ends with the backend, and so does its connection.
         drop((hold, backend));
-        timeout(AT_MOST, async {
+        happens("its connection ends", async {
             loop {
                 let clients: String = redis::cmd("CLIENT")
                     .arg("LIST")
@@ -72,8 +72,7 @@ async fn a_lock_is_taken_over_tls_by_name_and_by_address() {
                 }
             }
         })
-        .await
-        .expect("its connection ends");
+        .await;
     }
 }
 
@@ -91,7 +90,7 @@ async fn a_connection_over_tls_is_made_again() {
         .await
         .expect("released");
     server.restart().await.expect("it starts again");
-    let again = timeout(AT_MOST, locker.lock("a").acquire()).await.expect("in time");
+    let again = happens("in time", locker.lock("a").acquire()).await;
     again.expect("a grant").release().await.expect("released");
 }
 
@@ -190,6 +189,6 @@ async fn a_server_that_never_answers_a_handshake_is_unavailable_after_the_connec
     let limit = Duration::from_secs(2);
     let config = at(&address).with_tls(Tls::new()).with_connect_timeout(limit);
     let backend = RedisBackend::new(config).expect("a good configuration");
-    let connecting = timeout(AT_MOST, backend.connect()).await.expect("it ends");
+    let connecting = happens("it ends", backend.connect()).await;
     assert_eq!(connecting.expect_err("it must fail").kind(), ErrorKind::Unavailable);
 }

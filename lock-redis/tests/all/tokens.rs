@@ -5,7 +5,7 @@ use lock_core::backend::request::{RequestOptions, Terms};
 use lock_core::{ErrorKind, FencingToken};
 
 use crate::support::{
-    Fixture, Proxied, TTL, granted, in_the_end, last_reserved, name, refused, release, request, take, until,
+    Fixture, Proxied, TTL, eventually, granted, in_the_end, last_reserved, name, refused, release, request, take,
 };
 
 const HOUR_MICROS: u64 = 3_600_000_000;
@@ -90,7 +90,7 @@ async fn a_tombstone_leaves_a_token_ahead_of_the_clock_its_time() {
     let (late, _control) = request("a", TTL);
     proxy.hold_requests();
     backend.acquire(&late).await.expect_err("it never gets there");
-    until("another connection", async || proxy.connections() > 1).await;
+    eventually("another connection", async || proxy.connections() > 1).await;
     in_the_end(async || backend.abandon(&late).await).await;
     let fence = fixture.fence("a").await;
     assert!(fence.starts_with(&format!("{ahead} {}:", late.holder())), "{fence}");

@@ -7,9 +7,10 @@ use lock_core::backend::DistributedLock;
 use lock_redis::{RedisBackend, RedisConfig};
 
 use super::Fixture;
-use crate::support::{granted, in_the_end_granted, refused, release, request, until, with_config};
+use crate::support::{eventually, granted, in_the_end_granted, refused, release, request, with_config};
 
-const DELAY: Duration = Duration::from_secs(300);
+/// Longer than any TTL of these tests.
+const DELAY: Duration = Duration::from_secs(1200);
 
 impl Fixture {
     pub(super) fn delayed(&self) -> RedisConfig {
@@ -123,7 +124,7 @@ async fn a_cluster_that_is_down_keeps_its_marks_and_is_asked_for_few() {
     for node in [1, 2] {
         fixture.cluster[node].pause().expect("it runs");
     }
-    until("it is down", async || {
+    eventually("it is down", async || {
         fixture
             .call(0, &["CLUSTER", "INFO"])
             .await
@@ -142,7 +143,7 @@ async fn a_cluster_that_is_down_keeps_its_marks_and_is_asked_for_few() {
     for node in [1, 2] {
         fixture.cluster[node].resume().expect("it is paused");
     }
-    until("it is up", async || {
+    eventually("it is up", async || {
         fixture.call(0, &["CLUSTER", "INFO"]).await.contains("cluster_state:ok")
     })
     .await;

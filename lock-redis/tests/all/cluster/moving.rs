@@ -13,7 +13,7 @@ use crate::replicas::acknowledged;
 use crate::support::proxy::Proxy;
 use crate::support::waiter::Waiter;
 use crate::support::{
-    AT_MOST, SECOND, TTL, in_the_end_granted, release, request, request_in, soon_enough, take, until, with_config,
+    AT_MOST, SECOND, TTL, eventually, in_the_end_granted, release, request, request_in, stays_below, take, with_config,
 };
 
 /// An operator may leave a slot like this for hours.
@@ -93,14 +93,14 @@ async fn a_waiter_that_does_not_know_yet_that_it_waits_follows_its_slot() {
     let of = fixture.name_on(0).await;
     let slot = fixture.slot(&of).await;
     let queue = format!("{{{}}}:queue", fixture.key(&of));
-    soon_enough(REFRESH, "the waiter did not hear of the move", async || {
+    stays_below(REFRESH, "the waiter did not hear of the move", async || {
         let first = take(&holder, &of).await;
         // Of the only request with the lifetime of a queue entry.
         proxies[0].swallow_after("\r\n15000\r\n");
         let waiter = Waiter::start(&backend, &of, TTL);
         let id = waiter.id();
         let entries = async || fixture.call(0, &["ZRANGE", &queue, "0", "-1"]).await;
-        until("it has its entry", async || entries().await.contains(&id)).await;
+        eventually("it has its entry", async || entries().await.contains(&id)).await;
         let moving = tokio::spawn({
             let cluster = fixture.cluster.clone();
             async move { cluster.move_slot(slot, 0, 1).await }
@@ -109,12 +109,12 @@ async fn a_waiter_that_does_not_know_yet_that_it_waits_follows_its_slot() {
             let channels = fixture.call(node, &["PUBSUB", "SHARDCHANNELS"]).await;
             channels.contains(&fixture.key(&of))
         };
-        until("its subscription ends", async || !listens_to(0).await).await;
+        eventually("its subscription ends", async || !listens_to(0).await).await;
         // Until it has heard of that, which nobody sees. Too early, this shows nothing.
         sleep(SECOND / 20).await;
         let start = Instant::now();
         proxies[0].let_go();
-        until("it listens to the new master", async || listens_to(1).await).await;
+        eventually("it listens to the new master", async || listens_to(1).await).await;
         let waited = start.elapsed();
         moving.await.expect("no panic").expect("it moves");
         assert!(release(&first).await);

@@ -8,7 +8,7 @@ use lock_redis::RedisBackend;
 
 use super::Fixture;
 use crate::support::waiter::Waiter;
-use crate::support::{TTL, in_the_end, in_the_end_released, take, until, with_config};
+use crate::support::{TTL, eventually, in_the_end, in_the_end_released, take, with_config};
 
 /// What the source answers at the moment.
 type Password = Arc<Mutex<&'static str>>;
@@ -96,7 +96,7 @@ async fn a_password_that_is_asked_for_once_does_not_survive_its_change() {
     })
     .await;
     for (of, hold) in &rotated.holds {
-        until("the old password is refused", async || match hold.renew(TTL).await {
+        eventually("the old password is refused", async || match hold.renew(TTL).await {
             Err(error) => error.kind() == ErrorKind::Denied,
             Ok(renewal) => panic!("{of:?} was answered over a connection that has ended: {renewal:?}"),
         })

@@ -34,7 +34,7 @@ async fn a_slot_that_moves_keeps_its_waiters() {
     let (holder, backend) = (fixture.backend(), fixture.backend());
     let of = fixture.name_on(1).await;
     let slot = fixture.slot(&of).await;
-    soon_enough(REFRESH, "the waiter did not hear of the move", async || {
+    stays_below(REFRESH, "the waiter did not hear of the move", async || {
         let first = take(&holder, &of).await;
         let waiter = fixture.queued(&backend, &of, TTL).await;
         fixture.cluster.move_slot(slot, 1, 2).await.expect("it moves");
@@ -45,7 +45,7 @@ async fn a_slot_that_moves_keeps_its_waiters() {
                 .await
                 .contains(&fixture.key(&of))
         };
-        until("it listens to the new master", subscribed).await;
+        eventually("it listens to the new master", subscribed).await;
         let released = Instant::now();
         assert!(release(&first).await);
         let hold = waiter.granted().await;
@@ -75,7 +75,7 @@ async fn a_slot_about_to_move_is_waited_for() {
 
     let before = fixture.errors(2, "TRYAGAIN").await;
     let releasing = tokio::spawn(async move { release(&hold).await });
-    until("the release was sent away", async || {
+    eventually("the release was sent away", async || {
         fixture.errors(2, "TRYAGAIN").await > before + 2
     })
     .await;

@@ -24,20 +24,20 @@ async fn a_hold_that_was_released_is_not_put_back() {
         let hold = hold.clone();
         async move { hold.renew(TTL).await }
     });
-    until("the server has said that it does not know the hold", async || {
+    eventually("the server has said that it does not know the hold", async || {
         fixture.scripts_run().await == before + 1
     })
     .await;
     proxy.hold_requests();
     proxy.let_answers_go();
-    until("it is to be put back", async || proxy.has_held("EVALSHA")).await;
+    eventually("it is to be put back", async || proxy.has_held("EVALSHA")).await;
     proxy.hang_up();
     renewing.await.expect("no panic").expect_err("the answer never comes");
     in_the_end_released(&hold).await;
 
     let before = fixture.scripts_run().await;
     proxy.let_go();
-    until("the late request arrives", async || {
+    eventually("the late request arrives", async || {
         fixture.scripts_run().await > before
     })
     .await;

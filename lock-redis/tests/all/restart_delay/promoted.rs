@@ -53,7 +53,7 @@ async fn a_waiter_waits_for_the_delay_after_a_demotion() {
         let lock = Locker::new(delayed(&fixture, WHILE)).with_ttl(WHILE).lock("b");
         async move { lock.acquire_within(AT_MOST).await }
     });
-    until("it waits", async || fixture.queue("b").await.len() == 1).await;
+    eventually("it waits", async || fixture.queue("b").await.len() == 1).await;
     let start = Instant::now();
     replaced_meanwhile(&servers, &fixture).await;
     holder.release().await.expect("an answer");

@@ -97,8 +97,8 @@ async fn a_hold_is_put_back_through_its_renewals() {
     let value = fixture.value("a").await;
     fixture.server.restart_without_data().await.expect("it starts again");
     fixture.reconnect().await;
-    until("it is there again", async || fixture.value("a").await == value).await;
-    until("it is held", async || guard.state() == HoldState::Held).await;
+    eventually("it is there again", async || fixture.value("a").await == value).await;
+    eventually("it is held", async || guard.state() == HoldState::Held).await;
     guard.release().await.expect("it was not lost");
 }
 

@@ -8,7 +8,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
-use super::until;
+use super::eventually;
 
 /// Forwards every connection; ends with the test's runtime.
 pub(crate) struct Proxy {
@@ -112,7 +112,7 @@ impl Proxy {
     pub(crate) async fn drain_the_first(&self) {
         self.let_go();
         let first = self.connections.lock().expect("no panics")[0].ended.clone();
-        until("the first connection ends", async || *first.borrow()).await;
+        eventually("the first connection ends", async || *first.borrow()).await;
     }
 
     /// Ends today's connections. Later ones are not concerned.

@@ -6,11 +6,12 @@ use std::time::Duration;
 use lock_core::backend::request::{RequestControl, RequestOptions, Terms};
 use lock_core::backend::{AcquireRequest, Attempt, DistributedLock, Hold};
 use lock_redis::{RedisBackend, RedisConfig};
+use testbed::happens;
 use tokio::task::JoinHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use super::proxy::Proxy;
-use super::{AT_MOST, Fixture, Proxied, name, until};
+use super::{AT_MOST, Fixture, Proxied, eventually, name};
 
 pub(crate) struct Waiter {
     pub(crate) request: AcquireRequest,
@@ -29,7 +30,7 @@ impl Waiter {
     pub(crate) async fn queued(fixture: &Fixture, backend: &RedisBackend, of: &str, ttl: Duration) -> Self {
         let waiter = Self::start(backend, of, ttl);
         let id = waiter.id();
-        until("it has its entry", async || fixture.queue(of).await.contains(&id)).await;
+        eventually("it has its entry", async || fixture.queue(of).await.contains(&id)).await;
         waiter
     }
 
@@ -37,7 +38,7 @@ impl Waiter {
     pub(crate) async fn come(fixture: &Fixture, backend: &RedisBackend, of: &str, ttl: Duration) -> Self {
         let waiter = Self::start(backend, of, ttl);
         let id = waiter.id();
-        until("it has its entry or the name", async || {
+        eventually("it has its entry or the name", async || {
             !waiter.is_waiting() || fixture.queue(of).await.contains(&id)
         })
         .await;
@@ -73,7 +74,7 @@ impl Waiter {
 
     /// Its hold, as soon as it has one.
     pub(crate) async fn granted(self) -> Arc<dyn Hold> {
-        let attempt = timeout(AT_MOST, self.task).await.expect("a grant in time");
+        let attempt = happens("a grant in time", self.task).await;
         match attempt.expect("no panic").expect("an answer") {
             Attempt::Granted(hold, _) => hold,
             other => panic!("{:?} was not granted: {other:?}", self.request),
@@ -87,7 +88,7 @@ impl Waiter {
     /// Gives up, and abandons.
     pub(crate) async fn leave(self) {
         self.control.give_up();
-        let ended = timeout(AT_MOST, self.task).await.expect("it ends soon");
+        let ended = happens("it ends soon", self.task).await;
         drop(ended.expect("no panic"));
         self.backend.abandon(&self.request).await.expect("an answer");
     }

@@ -8,7 +8,7 @@ use tokio::sync::OnceCell;
 
 use super::{LONG, client_of, fault};
 use crate::support::waiter::Waiter;
-use crate::support::{TTL, in_the_end, in_the_end_released, release, take, until};
+use crate::support::{TTL, eventually, in_the_end, in_the_end_released, release, take};
 
 /// Shared by the tests.
 async fn sentinels() -> &'static (Watched, Certificates) {
@@ -54,7 +54,7 @@ async fn sentinels_and_the_masters_that_they_name_are_reached_over_tls() {
     let key = "polylock:sentinel";
     let value = watched.redis().call(master, &["GET", key]).await.expect("an answer");
     assert!(!value.is_empty());
-    until("the replica has it", async || {
+    eventually("the replica has it", async || {
         let there = watched.redis().call(1 - master, &["GET", key]).await;
         there.expect("an answer") == value
     })
@@ -92,7 +92,7 @@ async fn the_nodes_of_a_cluster_are_reached_over_tls() {
         assert_eq!(cluster.call(master, &["EXISTS", &key]).await.expect("an answer"), "1");
         // Its wake-ups have a connection of their own.
         let waiter = Waiter::start(&other, &name, TTL);
-        until("it waits", async || {
+        eventually("it waits", async || {
             let queue = format!("{{{key}}}:queue");
             let queue = cluster.call(master, &["ZRANGE", &queue, "0", "-1"]).await;
             queue.expect("an answer").contains(&waiter.id())
