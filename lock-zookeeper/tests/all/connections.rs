@@ -29,7 +29,7 @@ async fn a_process_has_one_connection_or_four() {
             tokio::spawn(async move { (acquire(&others, &request).await, control) })
         })
         .collect();
-    within(async {
+    happens("the connections are gone", async {
         for number in 1..60 {
             while others.status(&name(&format!("orders/{number}"))).await.unwrap().waiting != Some(1) {
                 tokio::time::sleep(std::time::Duration::from_millis(10)).await;

@@ -9,7 +9,7 @@ use lock_core::{ErrorKind, HoldState};
 use lock_zookeeper::{HeartbeatKind, ZooKeeperBackend, ZooKeeperConfig};
 use testbed::{Ensemble, Server, ZooKeeper};
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 use zookeeper_client::{Acls, CreateMode, Error as DriverError};
 
 use crate::support::line::Line;
@@ -91,14 +91,13 @@ async fn wait_at(server: &Server, lock: &'static str) -> JoinHandle<(Instant, Ar
 
 /// For what takes an election and the end of a session.
 async fn in_time<T>(waiting: JoinHandle<T>) -> T {
-    timeout(4 * GENEROUS, waiting)
-        .await
-        .expect("it takes too long")
-        .unwrap()
+    happens("the grant after an election", waiting).await.unwrap()
 }
 
 async fn released(hold: &Arc<dyn Hold>) -> ReleaseOutcome {
-    within(hold.release(ReleaseOptions::default())).await.unwrap()
+    happens("the release", hold.release(ReleaseOptions::default()))
+        .await
+        .unwrap()
 }
 
 #[testbed::test]
@@ -187,7 +186,7 @@ async fn a_hold_and_a_place_survive_the_end_of_the_leader() {
     assert!(late.token() > early.token());
     assert_eq!(children_until(&client, path, |_| true).await.len(), before);
     assert_eq!(released(&hold).await, ReleaseOutcome::Released);
-    let (next, _control) = within(waiting).await.unwrap();
+    let (next, _control) = happens("the grant", waiting).await.unwrap();
     assert!(next.token() > hold.token() && next.token() > early.token());
 }
 
@@ -202,10 +201,8 @@ async fn a_release_while_nobody_leads_frees_the_lock() {
     // One server alone serves nobody.
     ensemble[leader].kill().unwrap();
     ensemble[other].kill().unwrap();
-    within(async {
-        while ask(&ensemble[one], "srvr").await.contains("Mode:") {
-            sleep(Duration::from_millis(5)).await;
-        }
+    eventually("the server serves no more", async || {
+        !ask(&ensemble[one], "srvr").await.contains("Mode:")
     })
     .await;
     let releasing = tokio::spawn({
@@ -240,7 +237,7 @@ async fn a_hold_and_a_place_survive_the_restart_of_every_server_in_turn() {
         assert!(is_live(request.lease()) && !waiting.is_finished());
     }
     assert_eq!(released(&hold).await, ReleaseOutcome::Released);
-    let (next, _control) = within(waiting).await.unwrap();
+    let (next, _control) = happens("the grant", waiting).await.unwrap();
     assert!(next.token() > last);
 }
 
@@ -265,7 +262,7 @@ async fn the_time_of_a_minimum_hold_is_not_judged_by_the_clocks_of_two_leaders()
     let came = Instant::now();
     let next = RequestOptions::new(name("a"), Terms::new(2 * LONG));
     let (trying, _trying) = next.clone().waits(false).start();
-    within(async {
+    happens("an answer of the ensemble", async {
         loop {
             match backend.acquire(&trying).await {
                 Err(error) if error.is_retryable() => sleep(Duration::from_millis(20)).await,
@@ -274,7 +271,7 @@ async fn the_time_of_a_minimum_hold_is_not_judged_by_the_clocks_of_two_leaders()
         }
     })
     .await;
-    let (_, stat) = within(async {
+    let (_, stat) = happens("an answer of the ensemble", async {
         loop {
             match client.get_data(kept).await {
                 Err(DriverError::ConnectionLoss) => sleep(Duration::from_millis(20)).await,
@@ -353,10 +350,8 @@ async fn a_place_that_was_asked_for_at_a_follower_without_its_leader_is_made_onc
     );
     ensemble.cut(one, leader);
     let acquiring = led.start();
-    within(async {
-        while counter(&ensemble[one], "zk_outstanding_requests").await == 0 {
-            sleep(Duration::from_millis(5)).await;
-        }
+    eventually("the request is under way", async || {
+        counter(&ensemble[one], "zk_outstanding_requests").await != 0
     })
     .await;
     assert!(!acquiring.is_finished());
@@ -368,7 +363,7 @@ async fn a_place_that_was_asked_for_at_a_follower_without_its_leader_is_made_onc
     ensemble.ready().await.unwrap();
     // It has passed on what it had: it answers what is asked after that.
     let late = observer(&ensemble[one]).await;
-    within(late.sync("/test/a")).await.unwrap();
+    happens("the sync", late.sync("/test/a")).await.unwrap();
     assert_eq!(late.list_children("/test/a").await.unwrap(), created);
     assert_eq!(released(&hold).await, ReleaseOutcome::Released);
     children_until(&client, "/test/a", <[String]>::is_empty).await;

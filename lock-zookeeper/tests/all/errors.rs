@@ -35,26 +35,38 @@ async fn no_server_is_unavailable_after_the_connect_timeout() {
     let limit = Duration::from_millis(700);
     let backend = at(&address, limit);
     let started = Instant::now();
-    let error = within(backend.connect()).await.unwrap_err();
+    let error = happens("an answer to the connect", backend.connect())
+        .await
+        .unwrap_err();
     assert!(started.elapsed() >= limit);
     assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Unavailable, true));
     assert!(error.to_string().contains(&address), "{error}");
-    at_last("no error says why", async || {
-        let error = within(backend.connect()).await.unwrap_err();
+    in_some_run("no error says why", async || {
+        let error = happens("an answer to the connect", backend.connect())
+            .await
+            .unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
         error.to_string().contains("refused")
     })
     .await;
     let (request, _control) = trying("a");
     assert_eq!(
-        within(backend.acquire(&request)).await.unwrap_err().kind(),
+        happens("an answer to the acquire", backend.acquire(&request))
+            .await
+            .unwrap_err()
+            .kind(),
         ErrorKind::Unavailable
     );
     assert_eq!(
-        within(backend.status(&name("a"))).await.unwrap_err().kind(),
+        happens("the status", backend.status(&name("a")))
+            .await
+            .unwrap_err()
+            .kind(),
         ErrorKind::Unavailable
     );
-    within(backend.abandon(&request)).await.unwrap();
+    happens("an answer to the abandon", backend.abandon(&request))
+        .await
+        .unwrap();
 }
 
 #[testbed::test]
@@ -67,7 +79,7 @@ async fn a_server_that_is_just_starting_is_waited_for() {
         async move { backend.connect().await }
     });
     server.restart().await.unwrap();
-    within(connecting).await.unwrap().unwrap();
+    happens("the task ends", connecting).await.unwrap().unwrap();
 }
 
 #[tokio::test]
@@ -76,7 +88,9 @@ async fn a_server_that_never_answers_is_unavailable_after_the_connect_timeout() 
     let limit = Duration::from_secs(2);
     let backend = at(&listener.local_addr().unwrap().to_string(), limit);
     let started = Instant::now();
-    let error = within(backend.connect()).await.unwrap_err();
+    let error = happens("an answer to the connect", backend.connect())
+        .await
+        .unwrap_err();
     assert!(started.elapsed() >= limit);
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
 }
@@ -86,13 +100,18 @@ async fn something_else_that_answers_is_a_misconfiguration_at_once() {
     let redis = Redis::new().start().await.unwrap();
     let backend = at(redis.address(), CONNECT);
     let started = Instant::now();
-    let error = within(backend.connect()).await.unwrap_err();
+    let error = happens("an answer to the connect", backend.connect())
+        .await
+        .unwrap_err();
     assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Misconfigured, false));
     assert!(error.to_string().contains("but Redis answers there"), "{error}");
     assert!(started.elapsed() < CONNECT, "{:?}", started.elapsed());
     let (request, _control) = waiting("a");
     assert_eq!(
-        within(backend.acquire(&request)).await.unwrap_err().kind(),
+        happens("an answer to the acquire", backend.acquire(&request))
+            .await
+            .unwrap_err()
+            .kind(),
         ErrorKind::Misconfigured
     );
 }
@@ -123,11 +142,15 @@ async fn wrong_credentials_are_denied_at_once() {
     for config in [wrong, closed().with_open_acl()] {
         let backend = backend_with(config);
         let started = Instant::now();
-        let error = within(backend.connect()).await.unwrap_err();
+        let error = happens("an answer to the connect", backend.connect())
+            .await
+            .unwrap_err();
         assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Denied, false));
         assert!(started.elapsed() < CONNECT, "{:?}", started.elapsed());
         let (request, _control) = waiting("a");
-        let error = within(backend.acquire(&request)).await.unwrap_err();
+        let error = happens("an answer to the acquire", backend.acquire(&request))
+            .await
+            .unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Denied);
         let shown = format!("{backend:?} {error:?} {error}");
         assert!(!shown.contains("wr0ng") && !shown.contains("s3cret"), "{shown}");
@@ -151,7 +174,13 @@ async fn a_password_is_changed_while_a_lock_is_held() {
     let (old, new) = (backend_with(client("old")), backend_with(client("new")));
     let both = backend_with(client("new").with_previous_password("old"));
     let (by_old, _request, _control) = hold(&old, "a").await;
-    assert_eq!(within(new.connect()).await.unwrap_err().kind(), ErrorKind::Denied);
+    assert_eq!(
+        happens("an answer to the connect", new.connect())
+            .await
+            .unwrap_err()
+            .kind(),
+        ErrorKind::Denied
+    );
     // Old and both: each waits behind the other.
     let (waiting_request, waiting_control) = waiting("a");
     let waiter = tokio::spawn({
@@ -162,16 +191,16 @@ async fn a_password_is_changed_while_a_lock_is_held() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     by_old.release(ReleaseOptions::default()).await.unwrap();
-    let (by_both, its_request) = within(waiter).await.unwrap();
+    let (by_both, its_request) = happens("the grant", waiter).await.unwrap();
     let (request, _control) = trying("a");
-    busy(within(old.acquire(&request)).await);
-    within(both.rewrite_acls()).await.unwrap();
+    busy(happens("an answer to the acquire", old.acquire(&request)).await);
+    happens("the ACLs are rewritten", both.rewrite_acls()).await.unwrap();
     // Both and new.
     let new = backend_with(client("new"));
     assert_eq!(new.status(&name("a")).await.unwrap().holders.len(), 1);
     let (request, _control) = trying("a");
-    busy(within(new.acquire(&request)).await);
-    within(new.rewrite_acls()).await.unwrap();
+    busy(happens("an answer to the acquire", new.acquire(&request)).await);
+    happens("the ACLs are rewritten", new.rewrite_acls()).await.unwrap();
     assert!(is_live(its_request.lease()), "the lock was held all the time");
     assert_eq!(
         by_both.release(ReleaseOptions::default()).await.unwrap(),
@@ -181,7 +210,13 @@ async fn a_password_is_changed_while_a_lock_is_held() {
     let (_by_new, ..) = hold(&new, "a").await;
     // The old password is of no use any more.
     let late = backend_with(client("old"));
-    assert_eq!(within(late.connect()).await.unwrap_err().kind(), ErrorKind::Denied);
+    assert_eq!(
+        happens("an answer to the connect", late.connect())
+            .await
+            .unwrap_err()
+            .kind(),
+        ErrorKind::Denied
+    );
 }
 
 /// A missing root path is made where that is permitted. Else the error names the permission.
@@ -209,7 +244,9 @@ async fn a_root_path_that_may_not_be_made_or_read_names_the_permission() {
         let closed = format!("{parent}-{}", root.split('/').next().unwrap());
         owner.create(&closed, b"", &options).await.unwrap();
         let root = format!("{parent}-{root}");
-        let error = within(backend(server, &root).connect()).await.unwrap_err();
+        let error = happens("an answer to the connect", backend(server, &root).connect())
+            .await
+            .unwrap_err();
         assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Denied, false));
         assert!(
             error.to_string().contains(said) && error.to_string().contains(&root),
@@ -217,7 +254,9 @@ async fn a_root_path_that_may_not_be_made_or_read_names_the_permission() {
         );
     }
     let made = fresh_root() + "/of/several/parts";
-    within(backend(server, &made).connect()).await.unwrap();
+    happens("an answer to the connect", backend(server, &made).connect())
+        .await
+        .unwrap();
     assert!(owner.check_stat(&made).await.unwrap().is_some());
 }
 
@@ -238,9 +277,13 @@ async fn a_missing_permission_is_denied() {
     let backend = backend(server, &root);
     backend.connect().await.unwrap();
     let (request, _control) = waiting("a");
-    let error = within(backend.acquire(&request)).await.unwrap_err();
+    let error = happens("an answer to the acquire", backend.acquire(&request))
+        .await
+        .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
-    within(backend.abandon(&request)).await.unwrap();
+    happens("an answer to the abandon", backend.abandon(&request))
+        .await
+        .unwrap();
 }
 
 #[testbed::test]
@@ -255,21 +298,25 @@ async fn a_ttl_below_the_granted_session_timeout_is_refused_and_leaves_nothing()
     assert_eq!(backend.capabilities().shortest_ttl, SESSION);
     assert_eq!(backend.session_timeout(), None);
     let (request, _control) = RequestOptions::new(name("a"), Terms::new(SESSION)).waits(false).start();
-    let error = within(backend.acquire(&request)).await.unwrap_err();
+    let error = happens("an answer to the acquire", backend.acquire(&request))
+        .await
+        .unwrap_err();
     assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Misconfigured, false));
     assert!(error.to_string().contains("minSessionTimeout"), "{error}");
     assert_eq!(client.list_children("/test").await.unwrap(), Vec::<String>::new());
     let (request, _control) = RequestOptions::new(name("a"), Terms::new(shortest))
         .waits(false)
         .start();
-    granted(within(backend.acquire(&request)).await);
+    granted(happens("an answer to the acquire", backend.acquire(&request)).await);
     assert_eq!(backend.session_timeout(), Some(shortest));
     // A default ttl is checked when a locker connects.
     let locker = Locker::new(backend).with_ttl(SESSION);
-    let error = within(locker.connect()).await.unwrap_err();
+    let error = happens("an answer to the connect", locker.connect()).await.unwrap_err();
     assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Misconfigured, false));
     assert!(error.to_string().contains("raise the ttl"), "{error}");
-    within(locker.with_ttl(shortest).connect()).await.unwrap();
+    happens("an answer to the connect", locker.with_ttl(shortest).connect())
+        .await
+        .unwrap();
 }
 
 #[tokio::test]
@@ -296,7 +343,9 @@ async fn a_release_that_is_refused_was_not_executed_however_often_it_is_asked() 
     );
     client.set_acl(&directory, &[nobody_deletes], None).await.unwrap();
     for _ in 0..2 {
-        let error = within(hold.release(ReleaseOptions::default())).await.unwrap_err();
+        let error = happens("the release", hold.release(ReleaseOptions::default()))
+            .await
+            .unwrap_err();
         assert_eq!(
             (error.kind(), error.is_not_executed()),
             (ErrorKind::Denied, true),
@@ -314,7 +363,9 @@ async fn an_acquire_that_is_refused_was_not_executed() {
     let read_only = zookeeper_client::Acl::new(zookeeper_client::Permission::READ, zookeeper_client::AuthId::anyone());
     client.set_acl(&root, &[read_only], None).await.unwrap();
     let (request, _control) = waiting("a");
-    let error = within(backend.acquire(&request)).await.unwrap_err();
+    let error = happens("an answer to the acquire", backend.acquire(&request))
+        .await
+        .unwrap_err();
     assert_eq!(
         (error.kind(), error.is_not_executed()),
         (ErrorKind::Denied, true),

@@ -14,12 +14,7 @@ use crate::support::line::Line;
 use crate::support::*;
 
 async fn until_state(lease: &Lease, wanted: HoldState) {
-    within(async {
-        while lease.state() != wanted {
-            sleep(Duration::from_millis(5)).await;
-        }
-    })
-    .await;
+    eventually("this state", async || lease.state() == wanted).await;
 }
 
 #[testbed::test]
@@ -27,7 +22,7 @@ async fn a_hold_and_a_place_survive_a_restart_of_the_server() {
     let server = own_server().await;
     let (one, two) = (patient(server.address(), "/test"), patient(server.address(), "/test"));
     let (request, _control) = long("a");
-    let hold = granted(within(one.acquire(&request)).await);
+    let hold = granted(happens("an answer to the acquire", one.acquire(&request)).await);
     let (other, _control) = long("a");
     let waiting = tokio::spawn({
         let other = other.clone();
@@ -47,10 +42,12 @@ async fn a_hold_and_a_place_survive_a_restart_of_the_server() {
     assert_eq!(before, after);
     assert!(!waiting.is_finished());
     assert_eq!(
-        within(hold.release(ReleaseOptions::default())).await.unwrap(),
+        happens("the release", hold.release(ReleaseOptions::default()))
+            .await
+            .unwrap(),
         ReleaseOutcome::Released
     );
-    let (next, _two) = within(waiting).await.unwrap();
+    let (next, _two) = happens("the grant", waiting).await.unwrap();
     assert!(next.token() > hold.token());
 }
 
@@ -65,12 +62,14 @@ async fn a_server_that_is_silent_for_too_long_ends_the_hold_by_our_clock() {
     // Its last heartbeat went out before the pause.
     sleep(SESSION).await;
     assert!(!is_live(request.lease()), "{:?}", request.lease().valid_for());
-    let Ended::Lost(lost) = within(request.lease().ended()).await else {
+    let Ended::Lost(lost) = happens("the end of the lease", request.lease().ended()).await else {
         panic!("nobody released it")
     };
     assert_eq!(lost.cause(), LostCause::Expired);
     let (other, _control) = trying("b");
-    let error = within(backend.acquire(&other)).await.unwrap_err();
+    let error = happens("an answer to the acquire", backend.acquire(&other))
+        .await
+        .unwrap_err();
     assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Unavailable, true));
     server.resume().unwrap();
     // Whether the session has outlived it or not: the name is free again, and the hold stays lost.
@@ -78,7 +77,7 @@ async fn a_server_that_is_silent_for_too_long_ends_the_hold_by_our_clock() {
     let next = acquire(&backend, &again).await;
     assert!(next.token() > hold.token());
     assert!(matches!(request.lease().state(), HoldState::Lost(_)));
-    within(async {
+    happens("it is granted again", async {
         while let Err(error) = backend.abandon(&other).await {
             assert!(error.is_retryable(), "{error}");
         }
@@ -92,11 +91,11 @@ async fn a_server_that_is_silent_for_too_long_ends_the_hold_by_our_clock() {
 #[testbed::test]
 async fn a_fixed_lease_does_not_outlive_its_session() {
     let server = own_server().await;
-    at_last("it did not outlive a session timeout", async || {
+    in_some_run("it did not outlive a session timeout", async || {
         let backend = short_lived(&server, "/test");
         let options = RequestOptions::new(name("a"), Terms::new(10 * LONG)).fixed(true);
         let (request, _control) = options.start();
-        let _hold = granted(within(backend.acquire(&request)).await);
+        let _hold = granted(happens("an answer to the acquire", backend.acquire(&request)).await);
         sleep(SESSION * 5 / 4).await;
         let was_live = is_live(request.lease());
         assert!(
@@ -106,7 +105,10 @@ async fn a_fixed_lease_does_not_outlive_its_session() {
         server.pause().unwrap();
         sleep(SESSION).await;
         assert!(!is_live(request.lease()), "{:?}", request.lease().valid_for());
-        assert!(matches!(within(request.lease().ended()).await, Ended::Lost(_)));
+        assert!(matches!(
+            happens("the end of the lease", request.lease().ended()).await,
+            Ended::Lost(_)
+        ));
         server.resume().unwrap();
         was_live
     })
@@ -132,7 +134,7 @@ async fn an_expired_session_is_replaced() {
     children_until(&client, &directory, <[String]>::is_empty).await;
     assert!(matches!(first.lease().state(), HoldState::Lost(_)));
     line.heal();
-    let error = within(waiting).await.unwrap().unwrap_err();
+    let error = happens("the wait ends", waiting).await.unwrap().unwrap_err();
     assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Unavailable, true));
     let hold = acquire(&backend, &request).await;
     let after = client.list_children(&directory).await.unwrap();
@@ -156,11 +158,11 @@ async fn a_place_survives_a_server_that_was_away_for_longer_than_the_session_tim
     let before = children_until(&client, "/test/a", |children| children.len() == 2).await;
     server.kill().unwrap();
     let killed = Instant::now();
-    within(first.lease().ended()).await;
+    happens("the end of the lease", first.lease().ended()).await;
     sleep_until(killed + SESSION * 5 / 4).await;
     server.restart().await.unwrap();
     // The hold is over, and its node deleted: the next in turn is granted its own.
-    within(waiting).await.unwrap();
+    happens("the grant", waiting).await.unwrap();
     let client = observer(&server).await;
     let after = children_until(&client, "/test/a", |children| children.len() == 1).await;
     assert!(before.contains(&after[0]), "{before:?} {after:?}");
@@ -172,7 +174,10 @@ async fn a_server_that_lost_its_data_serves_again() {
     let backend = backend(&server, "/test");
     let (_hold, request, _control) = hold(&backend, "a").await;
     server.restart_without_data().await.unwrap();
-    assert!(matches!(within(request.lease().ended()).await, Ended::Lost(_)));
+    assert!(matches!(
+        happens("the end of the lease", request.lease().ended()).await,
+        Ended::Lost(_)
+    ));
     let (again, _control) = waiting("a");
     acquire(&backend, &again).await;
 }
@@ -180,7 +185,7 @@ async fn a_server_that_lost_its_data_serves_again() {
 #[testbed::test]
 async fn holds_outlive_the_backends_handle() {
     let server = shared_server().await;
-    at_last("the hold was lost", async || {
+    in_some_run("the hold was lost", async || {
         let backend = short_lived(server, &fresh_root());
         let (hold, request, _control) = hold(&backend, "a").await;
         drop(backend);
@@ -202,12 +207,15 @@ async fn many_waiters_with_long_names_survive_a_reconnect() {
         .collect();
     // Tells how the waiters' session is.
     let (own, _control) = long("own");
-    let _own = granted(within(waiter.acquire(&own)).await);
+    let _own = granted(happens("an answer to the acquire", waiter.acquire(&own)).await);
     let mut holds = Vec::new();
     let mut waiters = Vec::new();
     for lock in &names {
         let (request, control) = long(lock);
-        holds.push((granted(within(holder.acquire(&request)).await), control));
+        holds.push((
+            granted(happens("an answer to the acquire", holder.acquire(&request)).await),
+            control,
+        ));
         let (request, control) = long(lock);
         let waiter = waiter.clone();
         waiters.push(tokio::spawn(async move {
@@ -237,12 +245,14 @@ async fn many_waiters_with_long_names_survive_a_reconnect() {
     }
     for (hold, _control) in &holds {
         assert_eq!(
-            within(hold.release(ReleaseOptions::default())).await.unwrap(),
+            happens("the release", hold.release(ReleaseOptions::default()))
+                .await
+                .unwrap(),
             ReleaseOutcome::Released
         );
     }
     for waiter in waiters {
-        within(waiter).await.unwrap();
+        happens("the grant", waiter).await.unwrap();
     }
 }
 
@@ -265,11 +275,16 @@ async fn a_panic_of_the_task_that_works_on_a_hold_leaves_nothing() {
         let bomb = Waker::from(Arc::new(Bomb(AtomicBool::new(false))));
         assert!(acquiring.as_mut().poll(&mut Context::from_waker(&bomb)).is_pending());
         // The grant wakes the one that waits for it.
-        assert!(matches!(within(request.lease().ended()).await, Ended::Lost(_)));
+        assert!(matches!(
+            happens("the end of the lease", request.lease().ended()).await,
+            Ended::Lost(_)
+        ));
         drop(acquiring);
         children_until(&client, &format!("{root}/a"), <[String]>::is_empty).await;
         let (other, _control) = waiting("a");
-        let hold = granted(within(backend.acquire(&other)).await);
-        within(hold.release(ReleaseOptions::default())).await.unwrap();
+        let hold = granted(happens("an answer to the acquire", backend.acquire(&other)).await);
+        happens("the release", hold.release(ReleaseOptions::default()))
+            .await
+            .unwrap();
     }
 }

@@ -176,7 +176,7 @@ async fn of_many_that_enter_at_once_the_newest_alone_may_write() {
             }
         });
     }
-    within(tasks.join_all()).await;
+    happens("all of them", tasks.join_all()).await;
     let newest = stock.fence().enter(token(ROUNDS * TOKENS)).await.unwrap();
     newest.set("7").await.unwrap();
     assert_eq!(stock.left().await, 7);

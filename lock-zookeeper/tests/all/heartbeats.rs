@@ -28,13 +28,16 @@ async fn is_believed_for(time: Duration, lease: &Lease) -> bool {
 
 #[testbed::test]
 async fn a_hold_survives_a_line_that_becomes_slow() {
-    at_last("the hold was lost", async || {
+    in_some_run("the hold was lost", async || {
         let line = Line::to(shared_server().await.address());
         let backend = backend_at(&line.address, &fresh_root());
         let (hold, request, _control) = hold(&backend, "a").await;
         line.set_round_trip(SESSION * 2 / 5);
         is_believed_for(2 * SESSION, request.lease()).await
-            && within(hold.release(ReleaseOptions::default())).await.unwrap() == ReleaseOutcome::Released
+            && happens("the release", hold.release(ReleaseOptions::default()))
+                .await
+                .unwrap()
+                == ReleaseOutcome::Released
     })
     .await;
 }
@@ -45,7 +48,7 @@ async fn a_hold_begins_and_goes_on_over_a_slow_line() {
     // Makes the directories, for which a slow line takes many round trips.
     let (first, ..) = hold(&backend(server, &root), "a").await;
     first.release(ReleaseOptions::default()).await.unwrap();
-    at_last("the hold was lost", async || {
+    in_some_run("the hold was lost", async || {
         let line = Line::to(server.address());
         line.set_round_trip(SESSION * 2 / 5);
         let backend = backend_at(&line.address, &root);
@@ -59,7 +62,7 @@ async fn a_hold_begins_and_goes_on_over_a_slow_line() {
 /// The server's answer to `srvr` is known before the end of its connection is.
 #[testbed::test]
 async fn a_hold_survives_a_slow_line_through_a_proxy_that_keeps_connections_open() {
-    at_last("the hold was lost", async || {
+    in_some_run("the hold was lost", async || {
         let line = Line::to(shared_server().await.address());
         line.hide_ends();
         let backend = backend_at(&line.address, &fresh_root());
@@ -73,7 +76,7 @@ async fn a_hold_survives_a_slow_line_through_a_proxy_that_keeps_connections_open
 /// It may be a follower for all that is known: its answers prove less.
 #[testbed::test]
 async fn a_hold_at_a_server_that_may_be_a_follower_survives_a_fifth_of_the_session_timeout() {
-    at_last("the hold was lost", async || {
+    in_some_run("the hold was lost", async || {
         let line = Line::to(shared_server().await.address());
         line.be_discreet();
         let backend = backend_at(&line.address, &fresh_root());
@@ -87,7 +90,7 @@ async fn a_hold_at_a_server_that_may_be_a_follower_survives_a_fifth_of_the_sessi
 /// A line that is slow is no reason for suspicion.
 #[testbed::test]
 async fn a_slow_line_is_not_suspect() {
-    at_last("held for half of the time at most", async || {
+    in_some_run("held for half of the time at most", async || {
         let line = Line::to(shared_server().await.address());
         let backend = backend_at(&line.address, &fresh_root());
         let (_hold, request, _control) = hold(&backend, "a").await;

@@ -39,7 +39,7 @@ async fn acquires_and_releases() {
 #[testbed::test]
 async fn the_session_keeps_a_hold_for_much_longer_than_its_timeout() {
     let server = shared_server().await;
-    at_last("the hold was lost", async || {
+    in_some_run("the hold was lost", async || {
         let backend = short_lived(server, &fresh_root());
         let (_hold, request, _control) = hold(&backend, "a").await;
         let started = Instant::now();
@@ -61,10 +61,10 @@ async fn the_same_request_gets_the_same_grant() {
     let (backend, client) = (backend(server, &root), observer(server).await);
     let (first, request, _control) = hold(&backend, "a").await;
     let token = first.token();
-    let again = granted(within(backend.acquire(&request)).await);
+    let again = granted(happens("an answer to the acquire", backend.acquire(&request)).await);
     assert_eq!(again.token(), token);
     drop((first, again));
-    let third = granted(within(backend.acquire(&request)).await);
+    let third = granted(happens("an answer to the acquire", backend.acquire(&request)).await);
     assert_eq!(third.token(), token);
     assert_eq!(client.list_children(&format!("{root}/a")).await.unwrap().len(), 1);
     assert_eq!(
@@ -83,7 +83,10 @@ async fn a_renewal_asks_the_server() {
     assert!(matches!(hold.renew(TTL).await.unwrap(), Renewal::Renewed(_)));
     let children = client.list_children(&format!("{root}/a")).await.unwrap();
     client.delete(&format!("{root}/a/{}", children[0]), None).await.unwrap();
-    assert!(matches!(within(hold.renew(TTL)).await.unwrap(), Renewal::Lost));
+    assert!(matches!(
+        happens("the renewal", hold.renew(TTL)).await.unwrap(),
+        Renewal::Lost
+    ));
     assert!(matches!(request.lease().state(), HoldState::Lost(_)));
     assert_eq!(
         hold.release(ReleaseOptions::default()).await.unwrap(),
@@ -98,7 +101,7 @@ async fn a_hold_that_somebody_deleted_is_lost_without_asking() {
     let (_hold, request, _control) = hold(&one, "a").await;
     let children = client.list_children(&format!("{root}/a")).await.unwrap();
     client.delete(&format!("{root}/a/{}", children[0]), None).await.unwrap();
-    let Ended::Lost(lost) = within(request.lease().ended()).await else {
+    let Ended::Lost(lost) = happens("the end of the lease", request.lease().ended()).await else {
         panic!("it was not released")
     };
     assert_eq!(lost.cause(), LostCause::NotHeld);
@@ -115,8 +118,12 @@ async fn abandoning_undoes_whatever_there_is() {
     assert_eq!(backend.acquire(&never).await.unwrap_err().kind(), ErrorKind::Unexpected);
     // A hold.
     let (_hold, request, _control) = hold(&backend, "a").await;
-    within(backend.abandon(&request)).await.unwrap();
-    within(backend.abandon(&request)).await.unwrap();
+    happens("an answer to the abandon", backend.abandon(&request))
+        .await
+        .unwrap();
+    happens("an answer to the abandon", backend.abandon(&request))
+        .await
+        .unwrap();
     assert!(client.list_children(&format!("{root}/a")).await.unwrap().is_empty());
     // A place, and its acquire.
     let (_hold, _request, _control) = hold(&backend, "a").await;
@@ -126,9 +133,11 @@ async fn abandoning_undoes_whatever_there_is() {
         async move { backend.acquire(&other).await }
     });
     children_until(&client, &format!("{root}/a"), |children| children.len() == 2).await;
-    within(backend.abandon(&other)).await.unwrap();
+    happens("an answer to the abandon", backend.abandon(&other))
+        .await
+        .unwrap();
     assert_eq!(client.list_children(&format!("{root}/a")).await.unwrap().len(), 1);
-    within(waiting).await.unwrap().unwrap_err();
+    happens("the wait ends", waiting).await.unwrap().unwrap_err();
 }
 
 #[testbed::test]
@@ -138,7 +147,7 @@ async fn dropping_every_handle_ends_the_hold_by_itself() {
     let (hold, request, _control) = hold(&backend, "a").await;
     drop(hold);
     assert_eq!(client.list_children(&format!("{root}/a")).await.unwrap().len(), 1);
-    within(request.lease().ended()).await;
+    happens("the end of the lease", request.lease().ended()).await;
     children_until(&client, &format!("{root}/a"), |children| children.is_empty()).await;
 }
 

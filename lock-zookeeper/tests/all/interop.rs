@@ -71,7 +71,7 @@ impl Peer {
     }
 
     async fn answer(&mut self) -> String {
-        let line = within(self.output.next_line()).await;
+        let line = happens("another line", self.output.next_line()).await;
         line.expect("it is text").expect("it goes on")
     }
 
@@ -97,7 +97,7 @@ async fn both_wait_in_one_queue(kind: Kind) {
     let (one, three) = (patient(server.address(), &root), patient(server.address(), &root));
     let client = observer(server).await;
     let (request, _control) = long("a");
-    let first = granted(within(one.acquire(&request)).await);
+    let first = granted(happens("an answer to the acquire", one.acquire(&request)).await);
     assert_eq!(second.ask(&format!("try {path}")).await, "false");
     children_until(&client, &path, |children| children.len() == 1).await;
 
@@ -114,18 +114,22 @@ async fn both_wait_in_one_queue(kind: Kind) {
     assert_eq!(one.status(&name("a")).await.unwrap().waiting, Some(3));
 
     assert!(second.is_silent().await, "two hold it");
-    within(first.release(ReleaseOptions::default())).await.unwrap();
+    happens("the release", first.release(ReleaseOptions::default()))
+        .await
+        .unwrap();
     assert_eq!(second.answer().await, "true");
     let at_once = RequestOptions::new(name("a"), Terms::new(2 * LONG)).waits(false);
     let (other, _control) = at_once.start();
-    busy(within(one.acquire(&other)).await);
+    busy(happens("an answer to the acquire", one.acquire(&other)).await);
     assert!(timeout(SHORT, &mut third).await.is_err(), "two hold it");
     assert_eq!(second.ask(&format!("drop {path}")).await, "released");
-    let third = within(third).await.unwrap();
+    let third = happens("the grant", third).await.unwrap();
     assert!(third.token() > first.token());
 
     assert!(fourth.is_silent().await, "two hold it");
-    within(third.release(ReleaseOptions::default())).await.unwrap();
+    happens("the release", third.release(ReleaseOptions::default()))
+        .await
+        .unwrap();
     assert_eq!(fourth.answer().await, "true");
     assert_eq!(fourth.ask(&format!("drop {path}")).await, "released");
 }
@@ -147,20 +151,17 @@ async fn no_update_is_lost(kind: Kind) {
     };
     peer.tell(&format!("add {counter} {root}/a {TIMES}")).await;
     // Both are at it at the same time.
-    within(async {
-        while value().await == 0 {
-            tokio::task::yield_now().await;
-        }
-    })
-    .await;
+    eventually("kazoo counts", async || value().await != 0).await;
     for _ in 0..TIMES {
         let (request, _control) = long("a");
-        let hold = granted(within(backend.acquire(&request)).await);
+        let hold = granted(happens("an answer to the acquire", backend.acquire(&request)).await);
         let value = value().await;
         tokio::task::yield_now().await;
         let data = (value + 1).to_string();
         client.set_data(&counter, data.as_bytes(), None).await.unwrap();
-        within(hold.release(ReleaseOptions::default())).await.unwrap();
+        happens("the release", hold.release(ReleaseOptions::default()))
+            .await
+            .unwrap();
     }
     assert_eq!(peer.answer().await, "done");
     assert_eq!(value().await, 2 * TIMES);
@@ -177,13 +178,13 @@ async fn a_minimum_hold_is_waited_for(kind: Kind) {
     let (backend, client) = (patient(server.address(), &root), observer(server).await);
     let terms = Terms::new(2 * LONG).minimum(2 * LONG);
     let (request, _control) = RequestOptions::new(name("a"), terms).start();
-    let hold = granted(within(backend.acquire(&request)).await);
+    let hold = granted(happens("an answer to the acquire", backend.acquire(&request)).await);
     // It connects before the time begins.
     assert_eq!(peer.ask(&format!("try {path}")).await, "false");
     children_until(&client, &path, |children| children.len() == 2).await;
     let released = Instant::now();
     let release = hold.release(ReleaseOptions::default().keep_for(MINIMUM));
-    within(release).await.unwrap();
+    happens("the release", release).await.unwrap();
     assert_eq!(peer.ask(&format!("wait {path}")).await, "true");
     assert!(released.elapsed() >= MINIMUM, "granted after {:?}", released.elapsed());
     assert_eq!(client.list_children(&path).await.unwrap().len(), 1);

@@ -4,11 +4,9 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use lock_core::HoldState;
 use lock_core::backend::{DistributedLock, ReleaseOptions, ReleaseOutcome};
-use tokio::time::sleep;
 
 use crate::support::*;
 
@@ -80,7 +78,7 @@ async fn a_create_that_arrives_late_has_no_effect() {
     // The driver gives a connection up after about half of it.
     let backend = backend_with(config.with_session_timeout(3 * SESSION));
     let (first, _control) = long("a");
-    let _hold = granted(within(backend.acquire(&first)).await);
+    let _hold = granted(happens("an answer to the acquire", backend.acquire(&first)).await);
     way.keeping.store(true, Ordering::SeqCst);
     let (request, _control) = long("b");
     let acquiring = tokio::spawn({
@@ -88,14 +86,11 @@ async fn a_create_that_arrives_late_has_no_effect() {
         async move { backend.acquire(&request).await }
     });
     // The driver gives the connection up.
-    within(async {
-        while way.kept.lock().unwrap().is_none() {
-            sleep(Duration::from_millis(5)).await;
+    eventually("the answer is kept", async || way.kept.lock().unwrap().is_some()).await;
+    let hold = match happens("the grant", acquiring).await.unwrap() {
+        Err(error) if error.is_retryable() => {
+            granted(happens("an answer to the acquire", backend.acquire(&request)).await)
         }
-    })
-    .await;
-    let hold = match within(acquiring).await.unwrap() {
-        Err(error) if error.is_retryable() => granted(within(backend.acquire(&request)).await),
         attempt => granted(attempt),
     };
     let client = observer(&server).await;
@@ -105,7 +100,9 @@ async fn a_create_that_arrives_late_has_no_effect() {
     tokio::task::spawn_blocking(move || late.deliver()).await.unwrap();
     assert_eq!(client.list_children("/test/b").await.unwrap(), own);
     assert_eq!(
-        within(hold.release(ReleaseOptions::default())).await.unwrap(),
+        happens("the release", hold.release(ReleaseOptions::default()))
+            .await
+            .unwrap(),
         ReleaseOutcome::Released
     );
     assert!(client.list_children("/test/b").await.unwrap().is_empty());

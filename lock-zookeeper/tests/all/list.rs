@@ -15,7 +15,7 @@ use crate::support::*;
 async fn listed(backend: &ZooKeeperBackend, prefix: &str, at_most: usize) -> (BTreeSet<String>, usize) {
     let (mut names, mut pages, mut next) = (BTreeSet::new(), 0, Some(ListFrom::prefix(prefix)));
     while let Some(from) = next {
-        let page = within(backend.list(&from, at_most)).await.unwrap();
+        let page = happens("the list", backend.list(&from, at_most)).await.unwrap();
         assert!(page.names.len() <= at_most, "{page:?}");
         names.extend(page.names.iter().map(LockName::as_str).map(str::to_owned));
         (pages, next) = (pages + 1, page.next);
@@ -156,7 +156,7 @@ async fn waiters_are_shown_in_order() {
     assert!(times.is_sorted(), "{times:?}");
     held.release(ReleaseOptions::default()).await.unwrap();
     for waiter in waiting {
-        let (next, _control) = within(waiter).await.unwrap();
+        let (next, _control) = happens("the grant", waiter).await.unwrap();
         next.release(ReleaseOptions::default()).await.unwrap();
     }
 }

@@ -7,7 +7,9 @@ use crate::support::*;
 
 async fn held(server: &Server, root: &str) -> Guard {
     let locks = Locker::new(short_lived(server, root)).with_ttl(TTL);
-    within(locks.lock("a").acquire()).await.unwrap()
+    happens("an answer to the acquire", locks.lock("a").acquire())
+        .await
+        .unwrap()
 }
 
 #[testbed::test]
@@ -18,7 +20,7 @@ async fn a_deleted_node_is_what_the_server_says() {
     let directory = format!("{root}/a");
     let nodes = children_until(&client, &directory, |children| !children.is_empty()).await;
     client.delete(&format!("{directory}/{}", nodes[0]), None).await.unwrap();
-    let lost = within(guard.lost()).await;
+    let lost = happens("the loss", guard.lost()).await;
     assert_eq!(lost.cause(), LostCause::NotHeld, "{lost}");
     assert!(lost.error().is_none() && lost.last_confirmed().is_some(), "{lost}");
 }
@@ -29,7 +31,7 @@ async fn a_server_that_was_stopped_is_why_the_lease_ended() {
     let server = own_server().await;
     let guard = held(&server, "/test").await;
     server.kill().unwrap();
-    let lost = within(guard.lost()).await;
+    let lost = happens("the loss", guard.lost()).await;
     assert_eq!(lost.cause(), LostCause::Expired, "{lost}");
     let error = lost.error().expect("the connection broke");
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
@@ -45,9 +47,11 @@ async fn a_server_that_was_stopped_is_why_the_lease_ended() {
 async fn a_session_that_the_server_forgot_is_named() {
     let server = own_server().await;
     let guard = Locker::new(patient(server.address(), "/test")).with_ttl(2 * LONG);
-    let guard = within(guard.lock("a").acquire()).await.unwrap();
+    let guard = happens("an answer to the acquire", guard.lock("a").acquire())
+        .await
+        .unwrap();
     server.restart_without_data().await.unwrap();
-    let lost = within(guard.lost()).await;
+    let lost = happens("the loss", guard.lost()).await;
     assert_eq!(lost.cause(), LostCause::Disconnected, "{lost}");
     let error = lost.error().expect("the session ended");
     assert!(error.to_string().contains("session"), "{error}");

@@ -33,7 +33,7 @@ async fn hold_at_least(
     minimum: Duration,
 ) -> (Arc<dyn Hold>, AcquireRequest, RequestControl) {
     let (request, control) = with_minimum(minimum);
-    let hold = granted(within(backend.acquire(&request)).await);
+    let hold = granted(happens("an answer to the acquire", backend.acquire(&request)).await);
     (hold, request, control)
 }
 
@@ -73,7 +73,9 @@ async fn a_minimum_hold_has_a_node_that_outlasts_its_session() {
     assert_eq!(status.holders[0].token, None);
     let (request, _control) = trying("a");
     assert_eq!(
-        busy(within(two.acquire(&request)).await).holder.as_deref(),
+        busy(happens("an answer to the acquire", two.acquire(&request)).await)
+            .holder
+            .as_deref(),
         Some("host")
     );
     let (next, _request, _control) = hold(&two, "a").await;
@@ -94,7 +96,7 @@ async fn a_release_keeps_the_name_as_long_as_asked() {
             "a" => with_minimum(VERY_LONG),
             _ => waiting(lock),
         };
-        let held = granted(within(one.acquire(&request)).await);
+        let held = granted(happens("an answer to the acquire", one.acquire(&request)).await);
         let next = start_waiting(&two, (&client, &directory), 2 + usize::from(lock == "a"), waiting(lock)).await;
         let released = Instant::now();
         held.release(ReleaseOptions::default().keep_for(MINIMUM)).await.unwrap();
@@ -106,7 +108,7 @@ async fn a_release_keeps_the_name_as_long_as_asked() {
                 "{children:?}"
             );
         }
-        let (next, _control) = within(next).await.unwrap();
+        let (next, _control) = happens("the grant", next).await.unwrap();
         assert!(released.elapsed() >= MINIMUM, "granted after {:?}", released.elapsed());
         assert!(next.token() > held.token());
         let children = client.list_children(&directory).await.unwrap();
@@ -153,7 +155,9 @@ async fn an_abandoned_minimum_hold_leaves_nothing() {
     let (one, client) = (backend(server, &root), observer(server).await);
     let (_held, request, _control) = hold_at_least(&one, VERY_LONG).await;
     assert_eq!(client.list_children(&format!("{root}/a")).await.unwrap().len(), 2);
-    within(one.abandon(&request)).await.unwrap();
+    happens("an answer to the abandon", one.abandon(&request))
+        .await
+        .unwrap();
     assert!(client.list_children(&format!("{root}/a")).await.unwrap().is_empty());
 }
 
@@ -179,7 +183,7 @@ async fn a_minimum_hold_of_a_lost_session_is_abandoned_without_a_trace() {
     // On another session.
     let (other, _control) = waiting("b");
     acquire(&one, &other).await;
-    within(async {
+    happens("an answer to the abandon", async {
         while let Err(error) = one.abandon(&request).await {
             assert!(error.is_retryable(), "{error}");
         }
@@ -200,13 +204,15 @@ async fn a_minimum_hold_outlasts_a_lost_session() {
     children_until(&client, &directory, |children| children.len() == 1).await;
     line.heal();
     let release = held.release(ReleaseOptions::default().keep_for(VERY_LONG));
-    let _ = within(release).await;
+    let _ = happens("the release", release).await;
     drop(held);
     let left = client.list_children(&directory).await.unwrap();
     assert!(left.len() == 1 && is_kept(&left[0]), "{left:?}");
     let (request, _control) = trying("a");
     assert_eq!(
-        busy(within(one.acquire(&request)).await).holder.as_deref(),
+        busy(happens("an answer to the acquire", one.acquire(&request)).await)
+            .holder
+            .as_deref(),
         Some("host")
     );
 }
@@ -220,7 +226,7 @@ async fn the_kept_node_goes_when_its_time_is_over_even_if_its_delete_is_lost() {
     let (one, client) = (backend_with(config), observer(server).await);
     let directory = format!("{root}/a");
     let (held, ..) = hold_at_least(&one, MINIMUM / 3).await;
-    let released = within(held.release(ReleaseOptions::default().keep_for(MINIMUM))).await;
+    let released = happens("the release", held.release(ReleaseOptions::default().keep_for(MINIMUM))).await;
     assert_eq!(released.unwrap(), ReleaseOutcome::Released);
     let is_over = Instant::now() + MINIMUM + MINIMUM / 19;
     // The delete is on its way then for half of this, but for the end of the connection.
@@ -268,7 +274,7 @@ async fn a_minimum_hold_that_is_given_up_anywhere_leaves_nothing() {
                 made += 1;
             }
         }
-        within(async {
+        happens("an answer to the abandon", async {
             while let Err(error) = one.abandon(&request).await {
                 assert!(error.is_retryable(), "{error}");
             }
@@ -293,7 +299,7 @@ async fn a_release_whose_connection_breaks_keeps_the_name() {
         let directory = format!("{directory}{lock}");
         let terms = Terms::new(2 * LONG);
         let (request, _control) = RequestOptions::new(name(&format!("a{lock}")), terms).start();
-        let held = granted(within(one.acquire(&request)).await);
+        let held = granted(happens("an answer to the acquire", one.acquire(&request)).await);
         let mut releasing = pin!(held.release(ReleaseOptions::default().keep_for(VERY_LONG)));
         let mut is_done = polled_once(releasing.as_mut()).await;
         for _ in 0..lock {
@@ -301,7 +307,7 @@ async fn a_release_whose_connection_breaks_keeps_the_name() {
         }
         line.reset();
         if !is_done {
-            is_done = within(releasing).await.unwrap() == ReleaseOutcome::Released;
+            is_done = happens("the release", releasing).await.unwrap() == ReleaseOutcome::Released;
         }
         assert!(is_done, "{lock}");
         let children = client.list_children(&directory).await.unwrap();
@@ -336,8 +342,8 @@ async fn a_kept_node_without_a_time_is_left_alone() {
     let options = CreateMode::Persistent.with_acls(Acls::anyone_all());
     client.create(&kept, b"other", &options).await.unwrap();
     let (request, _control) = trying("a");
-    busy(within(one.acquire(&request)).await);
+    busy(happens("an answer to the acquire", one.acquire(&request)).await);
     let waiting = start_waiting(&one, (&client, &format!("{root}/a")), 2, waiting("a")).await;
     client.delete(&kept, None).await.unwrap();
-    within(waiting).await.unwrap();
+    happens("the grant", waiting).await.unwrap();
 }

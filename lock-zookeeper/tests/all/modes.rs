@@ -28,12 +28,15 @@ fn try_request(mode: Mode) -> (AcquireRequest, RequestControl) {
 
 async fn hold_in(backend: &ZooKeeperBackend, mode: Mode) -> (Arc<dyn Hold>, RequestControl) {
     let (request, control) = request(mode);
-    (granted(within(backend.acquire(&request)).await), control)
+    (
+        granted(happens("an answer to the acquire", backend.acquire(&request)).await),
+        control,
+    )
 }
 
 async fn is_refused(backend: &ZooKeeperBackend, mode: Mode) {
     let (request, _control) = try_request(mode);
-    busy(within(backend.acquire(&request)).await);
+    busy(happens("an answer to the acquire", backend.acquire(&request)).await);
 }
 
 type Waiting = (JoinHandle<Arc<dyn Hold>>, AcquireRequest, RequestControl);
@@ -50,12 +53,7 @@ async fn wait_in(backend: &ZooKeeperBackend, mode: Mode, (client, root): (&Clien
 }
 
 async fn until_busy(request: &AcquireRequest) {
-    within(async {
-        while request.last_busy().is_none() {
-            sleep(Duration::from_millis(5)).await;
-        }
-    })
-    .await;
+    eventually("it knows that it waits", async || request.last_busy().is_some()).await;
 }
 
 async fn release(hold: &dyn Hold) {
@@ -63,7 +61,7 @@ async fn release(hold: &dyn Hold) {
 }
 
 async fn downgrade(hold: &dyn Hold) {
-    let renewed = within(hold.downgrade(TTL)).await.unwrap();
+    let renewed = happens("the downgrade", hold.downgrade(TTL)).await.unwrap();
     assert!(matches!(renewed, Renewal::Renewed(_)), "{renewed:?}");
 }
 
@@ -127,7 +125,7 @@ async fn plain_nodes_count_as_writers() {
     let (waiting, waits, _control) = wait_in(&one, Mode::Shared, (&client, &root), 1).await;
     until_busy(&waits).await;
     client.delete(&stranger, None).await.unwrap();
-    release(&*within(waiting).await.unwrap()).await;
+    release(&*happens("the grant", waiting).await.unwrap()).await;
 }
 
 /// Only whole marks of ours count: what another program writes into its node is a label.
@@ -163,10 +161,10 @@ async fn a_reader_beside_a_downgraded_hold_has_a_token_of_its_own() {
     // Before the writer has heard of that.
     let (reading, reads, _control) = wait_in(&two, Mode::Shared, (&client, &root), 1).await;
     until_busy(&reads).await;
-    let writer = within(writing).await.unwrap();
+    let writer = happens("the grant", writing).await.unwrap();
     line.set_round_trip(Duration::ZERO);
     downgrade(&*writer).await;
-    let reader = within(reading).await.unwrap();
+    let reader = happens("the grant", reading).await.unwrap();
     assert!(
         reader.token() > writer.token(),
         "{} after {}",
@@ -202,10 +200,10 @@ async fn a_downgrade_between_a_readers_list_and_its_watch_is_noticed() {
     // Its list, which followed at once, was answered by now, and its watch is nearly a round trip away.
     sleep(ROUND_TRIP / 6).await;
     release(&*first).await;
-    let writer = within(writing).await.unwrap();
+    let writer = happens("the grant", writing).await.unwrap();
     downgrade(&*writer).await;
     line.set_round_trip(Duration::ZERO);
-    let reader = within(reading).await.unwrap();
+    let reader = happens("the grant", reading).await.unwrap();
     assert!(reader.token() > writer.token());
     for hold in [writer, reader] {
         release(&*hold).await;
@@ -232,7 +230,7 @@ async fn many_waiters_enter_as_permits_come_back() {
     let mut holds = Vec::new();
     let last = waiting.split_off(4);
     for (task, ..) in waiting {
-        holds.push(within(task).await.unwrap());
+        holds.push(happens("the task ends", task).await.unwrap());
     }
     assert!(last.iter().all(|(task, ..)| !task.is_finished()));
     assert_eq!(one.status(&name("a")).await.unwrap().waiting, Some(2));
@@ -242,7 +240,7 @@ async fn many_waiters_enter_as_permits_come_back() {
     assert!(tokens.len() == 4 && tokens[0] > first.token(), "{tokens:?}");
     for (hold, (task, ..)) in holds.iter().zip(last) {
         release(&**hold).await;
-        release(&*within(task).await.unwrap()).await;
+        release(&*happens("the task ends", task).await.unwrap()).await;
     }
 }
 
@@ -258,7 +256,7 @@ async fn the_status_shows_all_holders() {
     assert_eq!((status.holders.len(), status.waiting), (1, Some(2)));
     assert_eq!(status.holders[0].mode, Some(Mode::Exclusive));
     downgrade(&*writer).await;
-    let reader = within(reading).await.unwrap();
+    let reader = happens("the grant", reading).await.unwrap();
     let status = two.status(&name("a")).await.unwrap();
     assert_eq!((status.holders.len(), status.waiting), (2, Some(1)));
     let shown = |index: usize| {
@@ -275,7 +273,7 @@ async fn a_hold_that_was_passed_on_keeps_its_token_in_a_downgrade() {
     let (server, root) = (shared_server().await, fresh_root());
     let one = backend(server, &root);
     let (request, _control) = options("a").reserve(4).start();
-    let first = granted(within(one.acquire(&request)).await);
+    let first = granted(happens("an answer to the acquire", one.acquire(&request)).await);
     let passed = first.pass(&Lease::new(name("a"))).unwrap();
     assert!(passed.token() > first.token());
     drop(first);

@@ -33,8 +33,8 @@ fn long(lock: &str, waits: bool) -> (AcquireRequest, RequestControl) {
 
 /// Asks until the error names the refusal. On a busy machine the time may be up before the cause is known.
 async fn is_refused<T: Debug>(mut ask: impl AsyncFnMut() -> Result<T>) {
-    at_last("no error names the refusal", async || {
-        let error = within(ask()).await.unwrap_err();
+    in_some_run("no error names the refusal", async || {
+        let error = happens("the task ends", ask()).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
         println!("{error:?}");
         error.to_string().contains("refused")
@@ -70,7 +70,9 @@ async fn what_was_never_sent_was_not_executed() {
     line.cut();
     let backend = backend_at(&line.address, &fresh_root());
     let (request, _control) = long("a", false);
-    let error = within(backend.acquire(&request)).await.unwrap_err();
+    let error = happens("an answer to the acquire", backend.acquire(&request))
+        .await
+        .unwrap_err();
     assert_eq!((error.kind(), error.is_not_executed()), (ErrorKind::Unavailable, true));
     line.heal();
     acquire(&backend, &request).await;
@@ -78,7 +80,7 @@ async fn what_was_never_sent_was_not_executed() {
 
 /// However long a busy machine takes.
 async fn connect(locks: &Locker) {
-    within(async {
+    happens("a connection again", async {
         while let Err(error) = locks.connect().await {
             assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
         }
@@ -105,7 +107,7 @@ impl Taken {
     async fn new() -> Self {
         let (root, address) = (fresh_root(), shared_address().await);
         let (request, control) = long("a", true);
-        let hold = granted(within(patient(address, &root).acquire(&request)).await);
+        let hold = granted(happens("an answer to the acquire", patient(address, &root).acquire(&request)).await);
         let line = Line::to(address);
         let locks = Locker::new(backend_at(&line.address, &root)).with_ttl(2 * LONG);
         connect(&locks).await;
@@ -129,8 +131,11 @@ impl Taken {
 async fn a_waiter_whose_time_is_up_learns_who_has_the_lock() {
     let taken = Taken::new().await;
     // A busy machine may stand still for all of it.
-    at_last("the waiter does not know who has the lock", async || {
-        let error = within(wait_on(&taken.locks, LIMIT)).await.unwrap().unwrap_err();
+    in_some_run("the waiter does not know who has the lock", async || {
+        let error = happens("the wait ends", wait_on(&taken.locks, LIMIT))
+            .await
+            .unwrap()
+            .unwrap_err();
         println!("{error:?}");
         (error.kind(), error.holder()) == (ErrorKind::TimedOut, Some("holder"))
     })
@@ -145,7 +150,7 @@ async fn a_waiter_learns_that_the_server_is_away() {
     let waiter = wait_on(&taken.locks, 3 * LIMIT);
     taken.until_waiting(1).await;
     taken.line.cut();
-    let error = within(waiter).await.unwrap().unwrap_err();
+    let error = happens("the wait ends", waiter).await.unwrap().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     assert!(error.cause().is_some(), "{error:?}");
     taken.line.heal();
@@ -161,7 +166,7 @@ async fn a_waiter_learns_who_has_the_lock_after_an_outage() {
     taken.line.cut();
     sleep(LIMIT).await;
     taken.line.heal();
-    let error = within(waiter).await.unwrap().unwrap_err();
+    let error = happens("the wait ends", waiter).await.unwrap().unwrap_err();
     assert_eq!((error.kind(), error.holder()), (ErrorKind::TimedOut, Some("holder")));
 }
 
@@ -177,7 +182,7 @@ async fn a_waiter_learns_that_the_server_is_silent() {
     let waiter = wait_on(&locks, SESSION * 3 / 2);
     children_until(&client, "/test/a", |children| children.len() == 2).await;
     server.pause().unwrap();
-    let error = within(waiter).await.unwrap().unwrap_err();
+    let error = happens("the wait ends", waiter).await.unwrap().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     assert!(error.cause().is_some(), "{error:?}");
     server.resume().unwrap();
@@ -188,7 +193,7 @@ async fn who_gives_up_in_an_outage_is_not_told_that_the_lock_is_taken() {
     let (root, line) = (fresh_root(), Line::to(shared_address().await));
     let holder = patient(shared_address().await, &root);
     let (first, _control) = long("a", true);
-    let _hold = granted(within(holder.acquire(&first)).await);
+    let _hold = granted(happens("an answer to the acquire", holder.acquire(&first)).await);
     let backend = backend_at(&line.address, &root);
     let mut watch = backend.watch_state();
     let terms = Terms::new(2 * LONG).time_left(10 * LONG);
@@ -208,11 +213,14 @@ async fn who_gives_up_in_an_outage_is_not_told_that_the_lock_is_taken() {
     let client = observer(shared_server().await).await;
     children_until(&client, &format!("{root}/a"), |children| children.len() == 2).await;
     line.cut();
-    within(async { while watch.changed().await != Some(ConnectionState::Suspended) {} }).await;
+    happens("the client notices", async {
+        while watch.changed().await != Some(ConnectionState::Suspended) {}
+    })
+    .await;
     control.give_up();
     sleep(Duration::from_millis(100)).await;
     line.heal();
-    let error = match within(waiting).await.unwrap() {
+    let error = match happens("the wait ends", waiting).await.unwrap() {
         Ok(Attempt::Busy(_)) => panic!("nobody knows whether it is taken"),
         answer => answer.unwrap_err(),
     };
@@ -228,7 +236,7 @@ async fn a_client_is_served_soon_after_a_long_outage() {
     let (first, _control) = long("a", true);
     let _hold = acquire(&backend, &first).await;
     let (second, _control) = long("b", true);
-    let taken = granted(within(stranger.acquire(&second)).await);
+    let taken = granted(happens("an answer to the acquire", stranger.acquire(&second)).await);
     let (third, _control) = long("b", true);
     let waiting = tokio::spawn({
         let (backend, third) = (backend.clone(), third.clone());
@@ -237,16 +245,19 @@ async fn a_client_is_served_soon_after_a_long_outage() {
     let client = observer(shared_server().await).await;
     let directory = format!("{root}/b");
     let places = children_until(&client, &directory, |children| children.len() == 2).await;
-    at_last("it is not served within the connect timeout", async || {
+    in_some_run("it is not served within the connect timeout", async || {
         line.cut();
         // So long that the driver would try again after more than the connect timeout.
         sleep(Duration::from_millis(7500)).await;
         line.heal();
         let (other, _control) = long("c", false);
-        match within(backend.acquire(&other)).await {
+        match happens("an answer to the acquire", backend.acquire(&other)).await {
             Err(error) if error.is_retryable() => {
                 println!("{error:?}");
-                within(async { while backend.abandon(&other).await.is_err() {} }).await;
+                happens("an answer to the abandon", async {
+                    while backend.abandon(&other).await.is_err() {}
+                })
+                .await;
                 false
             }
             attempt => {
@@ -258,7 +269,7 @@ async fn a_client_is_served_soon_after_a_long_outage() {
     .await;
     assert_eq!(children_until(&client, &directory, |_| true).await.len(), places.len());
     taken.release(ReleaseOptions::default()).await.unwrap();
-    within(waiting).await.unwrap();
+    happens("the grant", waiting).await.unwrap();
     assert!(is_live(first.lease()) && is_live(third.lease()));
 }
 
@@ -271,7 +282,7 @@ async fn requests_shorten_the_rest_between_attempts_but_not_below_50_ms() {
     let attempts = || line.dials().len() / 3;
     // One that waits.
     let (request, _control) = long("a", true);
-    at_last("one that waits is no reason to try again", async || {
+    in_some_run("one that waits is no reason to try again", async || {
         let before = attempts();
         let _ = timeout(3 * LIMIT, async { while backend.acquire(&request).await.is_err() {} }).await;
         let while_one_waited = attempts() - before;
@@ -312,7 +323,7 @@ async fn a_session_whose_connections_end_at_once_is_not_dialed_without_a_rest() 
     let _hold = acquire(&backend, &request).await;
     let (started, before) = (Instant::now(), line.dials().len());
     while started.elapsed() < TIME {
-        if within(backend.status(&name("a"))).await.is_ok() {
+        if happens("the status", backend.status(&name("a"))).await.is_ok() {
             line.reset();
         }
     }
@@ -330,5 +341,5 @@ async fn a_try_on_a_session_that_has_expired_is_asked_on_another_one() {
     let (_hold, ..) = hold(&backend, "a").await;
     std::thread::sleep(SESSION * 3 / 2);
     let (request, _control) = trying("b");
-    granted(within(backend.acquire(&request)).await);
+    granted(happens("an answer to the acquire", backend.acquire(&request)).await);
 }

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
-use crate::support::within;
+use crate::support::happens;
 
 static PANICS: AtomicUsize = AtomicUsize::new(0);
 
@@ -64,7 +64,7 @@ async fn a_panic_is_an_error_with_its_text_and_not_repeated_without_a_rest() {
     // After rests of 50, 100, 200, 400, 800, 1600 ms.
     assert!(panics <= 7, "{panics} panics in {TIME:?}");
     // It is tried again, which a busy machine may not have done by now.
-    within(async {
+    happens("it is tried again", async {
         while PANICS.load(Ordering::SeqCst) < 2 {
             ask().await;
         }

@@ -15,7 +15,7 @@ async fn a_hold_passes_on_under_a_ttl_far_beyond_the_session() {
     let locks = Locker::new(backend(server, &root)).with_ttl(STEADY * 10);
     let lock = locks.lock("a");
     let mut tokens = Vec::new();
-    let mut guard = within(lock.acquire()).await.unwrap();
+    let mut guard = happens("an answer to the acquire", lock.acquire()).await.unwrap();
     for _ in 0..4 {
         let lock = lock.clone();
         let mut next = tokio::spawn(async move { lock.acquire().await });
@@ -23,7 +23,7 @@ async fn a_hold_passes_on_under_a_ttl_far_beyond_the_session() {
         assert!(timeout(Duration::from_millis(50), &mut next).await.is_err());
         tokens.push(guard.token().as_i64());
         guard.release().await.unwrap();
-        guard = within(next).await.unwrap().unwrap();
+        guard = happens("the grant", next).await.unwrap().unwrap();
     }
     assert_eq!(guard.token().as_i64(), tokens[0] + 4, "{tokens:?}");
     guard.release().await.unwrap();
@@ -35,7 +35,7 @@ async fn a_loss_reaches_the_one_to_whom_the_hold_was_passed_on() {
     let (server, root) = (shared_server().await, fresh_root());
     let (one, client) = (backend(server, &root), observer(server).await);
     let (request, _control) = options("a").reserve(20).start();
-    let first = granted(within(one.acquire(&request)).await);
+    let first = granted(happens("an answer to the acquire", one.acquire(&request)).await);
     let mut holding = first.clone();
     let mut lease = request.lease().clone();
     for number in 1..16 {
@@ -50,12 +50,12 @@ async fn a_loss_reaches_the_one_to_whom_the_hold_was_passed_on() {
         holding.pass(&Lease::new(name("a"))).is_none(),
         "sixteen is all there are"
     );
-    let armed = within(holding.renew(TTL)).await.unwrap();
+    let armed = happens("the renewal", holding.renew(TTL)).await.unwrap();
     drop(armed);
     assert_eq!(lease.state(), HoldState::Held);
     let children = client.list_children(&format!("{root}/a")).await.unwrap();
     client.delete(&format!("{root}/a/{}", children[0]), None).await.unwrap();
-    let lock_core::Ended::Lost(lost) = within(lease.ended()).await else {
+    let lock_core::Ended::Lost(lost) = happens("the end of the lease", lease.ended()).await else {
         panic!("nobody released it")
     };
     assert_eq!(lost.cause(), LostCause::NotHeld);

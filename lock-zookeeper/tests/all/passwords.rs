@@ -47,7 +47,7 @@ async fn a_hold_outlives_the_password_of_its_connection() {
     let connect_anew = async || {
         let before = line.dials().len();
         line.reset();
-        within(async {
+        happens("a renewal over a new connection", async {
             while line.dials().len() == before {
                 sleep(Duration::from_millis(5)).await;
             }
@@ -66,25 +66,32 @@ async fn a_hold_outlives_the_password_of_its_connection() {
     let (by_both, ..) = hold(&backend, "b").await;
     for name in ["a", "b"] {
         let (request, _control) = trying(name);
-        busy(within(old.acquire(&request)).await);
+        busy(happens("an answer to the acquire", old.acquire(&request)).await);
     }
     let rewriting = backend_with(client(server.address(), &root).with_credentials(known.source()));
-    within(rewriting.rewrite_acls()).await.unwrap();
+    happens("the ACLs are rewritten", rewriting.rewrite_acls())
+        .await
+        .unwrap();
 
     known.set(Ok(Credentials::new("new")));
     connect_anew().await;
     let new = alone("new");
     let (trying, _control) = trying("a");
-    busy(within(new.acquire(&trying)).await);
-    within(new.rewrite_acls()).await.unwrap();
+    busy(happens("an answer to the acquire", new.acquire(&trying)).await);
+    happens("the ACLs are rewritten", new.rewrite_acls()).await.unwrap();
     assert_eq!(
-        within(alone("old").connect()).await.unwrap_err().kind(),
+        happens("an answer to the connect", alone("old").connect())
+            .await
+            .unwrap_err()
+            .kind(),
         ErrorKind::Denied
     );
 
     assert!(is_live(request.lease()), "it was held all the time");
     for hold in [held, by_both] {
-        let released = within(hold.release(ReleaseOptions::default())).await.unwrap();
+        let released = happens("the release", hold.release(ReleaseOptions::default()))
+            .await
+            .unwrap();
         assert_eq!(released, ReleaseOutcome::Released);
     }
 }
@@ -97,7 +104,11 @@ async fn an_error_of_the_source_arrives_and_passes() {
     let locked = || Err(Error::new(ErrorKind::Denied, "the secret store is locked"));
     let known = Known::new(Credentials::new("s3cret"));
     known.set(locked());
-    let refused = async |backend: &ZooKeeperBackend| within(backend.connect()).await.unwrap_err();
+    let refused = async |backend: &ZooKeeperBackend| {
+        happens("an answer to the connect", backend.connect())
+            .await
+            .unwrap_err()
+    };
     let config = client(&line.address, &root).with_credentials(known.source());
     let backend = backend_with(config.with_connect_timeout(Duration::from_secs(1)));
     let error = refused(&backend).await;
@@ -106,7 +117,7 @@ async fn an_error_of_the_source_arrives_and_passes() {
 
     known.set(Ok(Credentials::new("s3cret")));
     let (request, _control) = waiting("a");
-    let held = within(async {
+    let held = happens("a grant with the new password", async {
         loop {
             match backend.acquire(&request).await {
                 // The last failure is repeated for a moment.
@@ -121,7 +132,7 @@ async fn an_error_of_the_source_arrives_and_passes() {
     known.set(locked());
     line.reset();
     let (other, _control) = trying("b");
-    within(async {
+    happens("the refusal says that the store is locked", async {
         loop {
             match backend.acquire(&other).await {
                 Err(error) if error.to_string().contains("the secret store is locked") => return,
@@ -132,7 +143,7 @@ async fn an_error_of_the_source_arrives_and_passes() {
     })
     .await;
     known.set(Ok(Credentials::new("s3cret")));
-    let released = within(async {
+    let released = happens("the release with the new password", async {
         loop {
             match held.release(ReleaseOptions::default()).await {
                 Err(error) if error.is_retryable() => sleep(Duration::from_millis(50)).await,
@@ -150,7 +161,9 @@ async fn credentials_without_a_user_are_refused() {
     let known = Known::new(Credentials::new("s3cret"));
     let config = ZooKeeperConfig::new([server.address()]).with_root(fresh_root());
     let backend = backend_with(config.with_credentials(known.source()));
-    let error = within(backend.connect()).await.unwrap_err();
+    let error = happens("an answer to the connect", backend.connect())
+        .await
+        .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Misconfigured);
     assert!(error.to_string().contains("have no user"), "{error}");
 }

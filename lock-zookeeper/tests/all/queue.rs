@@ -33,7 +33,7 @@ async fn waiters_are_served_in_order_with_growing_tokens() {
     // Their sessions outlast any delay of a busy machine.
     let patient = || patient(server.address(), &root);
     let (request, _control) = long("a");
-    let first = granted(within(patient().acquire(&request)).await);
+    let first = granted(happens("an answer to the acquire", patient().acquire(&request)).await);
     let mut tokens = vec![first.token()];
     let mut waiters = Vec::new();
     for count in 2..6 {
@@ -48,15 +48,10 @@ async fn waiters_are_served_in_order_with_growing_tokens() {
     }
     let mut holding = first;
     for (task, request) in waiters {
-        within(async {
-            while request.last_busy().is_none() {
-                sleep(Duration::from_millis(5)).await;
-            }
-        })
-        .await;
+        eventually("it knows that it waits", async || request.last_busy().is_some()).await;
         assert!(!task.is_finished());
         holding.release(ReleaseOptions::default()).await.unwrap();
-        let (hold, _backend, _control) = within(task).await.unwrap();
+        let (hold, _backend, _control) = happens("the task ends", task).await.unwrap();
         tokens.push(hold.token());
         assert!(is_live(request.lease()), "{:?}", request.lease().state());
         holding = hold;
@@ -78,7 +73,7 @@ async fn a_waiter_that_is_given_up_leaves_the_queue() {
     });
     children_until(&client, &format!("{root}/a"), |children| children.len() == 2).await;
     control.give_up();
-    let answer = within(waiting).await.unwrap();
+    let answer = happens("the grant", waiting).await.unwrap();
     if let Ok(answer) = &answer {
         assert!(matches!(answer, lock_core::backend::Attempt::Busy(_)), "{answer:?}");
     }
@@ -113,15 +108,10 @@ async fn a_waiter_whose_holder_leaves_as_it_queues_learns_that_the_lock_is_taken
     // Its list, which followed at once, is answered by now, and its next request still on its way.
     sleep(ROUND_TRIP / 3).await;
     first.release(ReleaseOptions::default()).await.unwrap();
-    let second = within(queued).await.unwrap();
-    within(async {
-        while third.last_busy().is_none() {
-            sleep(Duration::from_millis(5)).await;
-        }
-    })
-    .await;
+    let second = happens("the grant", queued).await.unwrap();
+    eventually("it knows that it waits", async || third.last_busy().is_some()).await;
     second.release(ReleaseOptions::default()).await.unwrap();
-    within(waiting).await.unwrap();
+    happens("the grant", waiting).await.unwrap();
 }
 
 #[testbed::test]
@@ -178,7 +168,7 @@ async fn the_winner_brings_its_label_as_it_is_then() {
     children_until(&client, &format!("{root}/a"), |children| children.len() == 2).await;
     control.set_terms(Terms::new(TTL).label("after"));
     first.release(ReleaseOptions::default()).await.unwrap();
-    let _hold = within(waiting).await.unwrap();
+    let _hold = happens("the grant", waiting).await.unwrap();
     let status = one.status(&name("a")).await.unwrap();
     assert_eq!(status.holders[0].label.as_deref(), Some("after"));
 }
@@ -237,16 +227,14 @@ async fn a_waiter_behind_others_names_the_holder_of_its_last_moment() {
         async move { one.acquire(&request).await }
     });
     queue(4).await;
-    within(async {
-        while request.last_busy().is_none() {
-            sleep(Duration::from_millis(5)).await;
-        }
-    })
-    .await;
+    eventually("it knows that it waits", async || request.last_busy().is_some()).await;
     assert_eq!(request.last_busy().unwrap().holder.as_deref(), Some("first"));
     first.release(ReleaseOptions::default()).await.unwrap();
-    let _second = within(second).await.unwrap();
-    assert_eq!(busy(within(last).await.unwrap()).holder.as_deref(), Some("second"));
+    let _second = happens("the grant", second).await.unwrap();
+    assert_eq!(
+        busy(happens("the grant", last).await.unwrap()).holder.as_deref(),
+        Some("second")
+    );
 }
 
 /// Each hold watches its node once, and writes its token once. The heartbeats are the session's, however many it holds.
@@ -262,10 +250,8 @@ async fn held_names_cost_hardly_any_request() {
     let before = requests(&server).await;
     // That is after a twelfth of the session timeout.
     sleep(SESSION).await;
-    within(async {
-        while counter(&server, "zk_watch_count").await < NAMES as u64 {
-            sleep(Duration::from_millis(500)).await;
-        }
+    eventually("all wait", async || {
+        counter(&server, "zk_watch_count").await >= NAMES as u64
     })
     .await;
     let watching = requests(&server).await;

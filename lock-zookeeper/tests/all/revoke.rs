@@ -26,8 +26,12 @@ async fn a_hold_that_waited_shows_its_token_soon_and_is_revoked_by_it() {
     let second = start_waiting(&one, (&client, &directory), 2, (request, control)).await;
     let third = start_waiting(&two, (&client, &directory), 3, waiting("a")).await;
     first.release(ReleaseOptions::default()).await.unwrap();
-    let (second, _control) = within(second).await.unwrap();
-    let revoke = async |token| within(two.revoke(&name("a"), token, Revoke::Now)).await.unwrap();
+    let (second, _control) = happens("the grant", second).await.unwrap();
+    let revoke = async |token| {
+        happens("the revocation", two.revoke(&name("a"), token, Revoke::Now))
+            .await
+            .unwrap()
+    };
     assert_eq!(revoke(first.token()).await, Revoked::NotHeld);
     assert_eq!(revoke(token_after(&*second, 16)).await, Revoked::NotHeld);
     let status = two.status(&name("a")).await.unwrap();
@@ -39,11 +43,13 @@ async fn a_hold_that_waited_shows_its_token_soon_and_is_revoked_by_it() {
     assert_eq!(status.holders[0].label.as_deref(), Some("host"));
     assert!(is_held(&*second).await);
     assert_eq!(revoke(token_after(&*second, 15)).await, Revoked::done(None));
-    let (third, _control) = within(third).await.unwrap();
+    let (third, _control) = happens("the grant", third).await.unwrap();
     assert!(third.token() > second.token());
     assert!(!is_held(&*second).await);
     assert_eq!(
-        within(second.release(ReleaseOptions::default())).await.unwrap(),
+        happens("the release", second.release(ReleaseOptions::default()))
+            .await
+            .unwrap(),
         ReleaseOutcome::AlreadyLost
     );
     assert_eq!(revoke(second.token()).await, Revoked::NotHeld);
@@ -51,7 +57,7 @@ async fn a_hold_that_waited_shows_its_token_soon_and_is_revoked_by_it() {
 }
 
 async fn is_held(hold: &dyn Hold) -> bool {
-    let renewed = within(hold.renew(TTL)).await.unwrap();
+    let renewed = happens("the renewal", hold.renew(TTL)).await.unwrap();
     matches!(renewed, lock_core::backend::Renewal::Renewed(_))
 }
 
@@ -66,10 +72,10 @@ async fn the_token_is_written_beside_other_marks() {
             .start()
     };
     let (writer, _writers_control) = request(Mode::Exclusive);
-    let writing = granted(within(one.acquire(&writer)).await);
-    within(writing.downgrade(TTL)).await.unwrap();
+    let writing = granted(happens("an answer to the acquire", one.acquire(&writer)).await);
+    happens("the downgrade", writing.downgrade(TTL)).await.unwrap();
     let (reader, _control) = request(Mode::Shared);
-    let reading = granted(within(one.acquire(&reader)).await);
+    let reading = granted(happens("an answer to the acquire", one.acquire(&reader)).await);
     let entries: Vec<_> = one
         .status(&name("a"))
         .await
@@ -81,7 +87,7 @@ async fn the_token_is_written_beside_other_marks() {
     for (entry, mark, hold) in [(&entries[0], "shared", &writing), (&entries[1], "entered", &reading)] {
         let marked = format!(" token={}", hold.token());
         let path = format!("{root}/a/{entry}");
-        let data = within(async {
+        let data = happens("the holder sees the mark", async {
             loop {
                 let (data, _, watcher) = client.get_and_watch_data(&path).await.unwrap();
                 if data.ends_with(b"entered") {
@@ -108,8 +114,10 @@ async fn a_minimum_hold_that_is_revoked_leaves_the_name_free() {
     let (one, two) = (short_lived(server, &root), backend(server, &root));
     let with_minimum = || RequestOptions::new(name("a"), Terms::new(TTL).minimum(TTL)).start();
     let (request, _control) = with_minimum();
-    let held = granted(within(one.acquire(&request)).await);
-    let revoked = within(two.revoke(&name("a"), held.token(), Revoke::Now)).await.unwrap();
+    let held = granted(happens("an answer to the acquire", one.acquire(&request)).await);
+    let revoked = happens("the revocation", two.revoke(&name("a"), held.token(), Revoke::Now))
+        .await
+        .unwrap();
     assert_eq!(revoked, Revoked::done(None));
     assert_eq!(
         two.status(&name("a")).await.unwrap(),
@@ -117,10 +125,15 @@ async fn a_minimum_hold_that_is_revoked_leaves_the_name_free() {
     );
     // Of a hold that was released, the minimum that is left is nobody's.
     let (request, _control) = with_minimum();
-    let held = granted(within(one.acquire(&request)).await);
+    let held = granted(happens("an answer to the acquire", one.acquire(&request)).await);
     let how = ReleaseOptions::default().keep_for(TTL);
-    assert_eq!(within(held.release(how)).await.unwrap(), ReleaseOutcome::Released);
-    let revoked = within(two.revoke(&name("a"), held.token(), Revoke::Now)).await.unwrap();
+    assert_eq!(
+        happens("the release", held.release(how)).await.unwrap(),
+        ReleaseOutcome::Released
+    );
+    let revoked = happens("the revocation", two.revoke(&name("a"), held.token(), Revoke::Now))
+        .await
+        .unwrap();
     assert_eq!(revoked, Revoked::NotHeld);
     assert!(two.status(&name("a")).await.unwrap().is_held());
 }

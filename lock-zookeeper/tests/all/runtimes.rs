@@ -10,6 +10,7 @@ use std::time::Duration;
 use lock_core::backend::{AcquireRequest, DistributedLock, ReleaseOptions, ReleaseOutcome};
 use lock_core::{Error, ErrorKind, HoldState, LostCause};
 use lock_zookeeper::ZooKeeperBackend;
+use testbed::steady::blocking::receives;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 use tokio::task::coop::unconstrained;
@@ -48,12 +49,7 @@ impl Driven {
 }
 
 async fn abandon(backend: &ZooKeeperBackend, request: &AcquireRequest) {
-    within(async {
-        while backend.abandon(request).await.is_err() {
-            sleep(Duration::from_millis(50)).await;
-        }
-    })
-    .await;
+    eventually("it is abandoned", async || backend.abandon(request).await).await;
 }
 
 /// Its session runs on the first runtime, by a request that left nothing.
@@ -112,7 +108,7 @@ async fn a_place_that_nobody_drives_is_taken_anew() {
     children_until(&client, &format!("{root}/a"), |children| children.len() == 2).await;
     let idle = runtime.stop();
     hold.release(ReleaseOptions::default()).await.unwrap();
-    let next = within(waiting).await.unwrap();
+    let next = happens("the grant", waiting).await.unwrap();
     assert!(next.token() > hold.token());
     assert!(is_live(request.lease()), "{:?}", request.lease().state());
     idle.shutdown_background();
@@ -138,11 +134,11 @@ async fn what_nobody_drives_can_be_released_and_abandoned() {
     let client = observer(server).await;
     children_until(&client, &format!("{root}/c"), |children| children.len() == 2).await;
     let idle = runtime.stop();
-    let outcome = within(hold.release(ReleaseOptions::default())).await;
+    let outcome = happens("the release", hold.release(ReleaseOptions::default())).await;
     assert_ne!(outcome.unwrap(), ReleaseOutcome::Released);
     abandon(&backend, &second).await;
     abandon(&backend, &queued).await;
-    assert!(within(waiting).await.unwrap());
+    assert!(happens("the grant", waiting).await.unwrap());
     for lock in ["a", "b"] {
         let (request, _control) = long(lock);
         acquire(&stranger, &request)
@@ -187,7 +183,7 @@ fn a_poll_while_the_runtime_ends_returns() {
             });
             started.recv().unwrap();
             runtime.shutdown_background();
-            let answer = polled.recv_timeout(GENEROUS).expect("it spins");
+            let answer = receives("the answer to one poll, unless it spins", &polled);
             if !is_connected {
                 let Poll::Ready(Some(error)) = answer else {
                     panic!("a task that was refused is an error at once: {answer:?}");
@@ -214,17 +210,19 @@ fn a_backend_outlives_its_runtime() {
     two.block_on(children_until(&client, "/test/a", |children| children.len() == 2));
     drop(one);
     two.block_on(async {
-        within(task).await.unwrap_err();
+        happens("the task ends", task).await.unwrap_err();
         let HoldState::Lost(lost) = request.lease().state() else {
             panic!("{:?}", request.lease().state())
         };
         assert_eq!(lost.cause(), LostCause::Disconnected);
         assert_eq!(
-            within(hold.release(ReleaseOptions::default())).await.unwrap(),
+            happens("the release", hold.release(ReleaseOptions::default()))
+                .await
+                .unwrap(),
             ReleaseOutcome::AlreadyLost
         );
         // The same request, on a new session; the old one's nodes are gone when the server expires it.
-        let next = granted(within(backend.acquire(&queued)).await);
+        let next = granted(happens("an answer to the acquire", backend.acquire(&queued)).await);
         assert!(next.token() > hold.token());
         assert_eq!(client.list_children("/test/a").await.unwrap().len(), 1);
     });
@@ -244,11 +242,15 @@ async fn futures_that_were_dropped_half_way_can_be_asked_again() {
         let hold = acquire(&backend, &request).await;
         assert_eq!(client.list_children(&directory).await.unwrap().len(), 1);
         let _ = timeout(time, hold.release(ReleaseOptions::default())).await;
-        within(hold.release(ReleaseOptions::default())).await.unwrap();
+        happens("the release", hold.release(ReleaseOptions::default()))
+            .await
+            .unwrap();
         let (request, _control) = waiting("a");
         let _ = timeout(time, backend.acquire(&request)).await;
         let _ = timeout(time, backend.abandon(&request)).await;
-        within(backend.abandon(&request)).await.unwrap();
+        happens("an answer to the abandon", backend.abandon(&request))
+            .await
+            .unwrap();
         assert!(client.list_children(&directory).await.unwrap().is_empty());
     }
 }

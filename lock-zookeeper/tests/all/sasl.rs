@@ -26,7 +26,7 @@ async fn the_nodes_belong_to_the_user() {
     let line = Line::to(server.address());
     let backend = backend_with(by_sasl(&line.address, "secret"));
     let (request, _control) = long("a");
-    let hold = granted(within(backend.acquire(&request)).await);
+    let hold = granted(happens("an answer to the acquire", backend.acquire(&request)).await);
     let stranger = observer(&server).await;
     let denied = stranger.list_children("/sasl/a").await;
     assert_eq!(denied, Err(zookeeper_client::Error::NoAuth));
@@ -39,7 +39,9 @@ async fn the_nodes_belong_to_the_user() {
     let (acls, _) = owner.get_acl("/sasl/a").await.unwrap();
     assert_eq!((acls[0].scheme(), acls[0].id()), ("sasl", "app"), "{acls:?}");
     line.reset();
-    within(hold.release(ReleaseOptions::default())).await.unwrap();
+    happens("the release", hold.release(ReleaseOptions::default()))
+        .await
+        .unwrap();
     let (request, _control) = long("a");
     let next = acquire(&backend, &request).await;
     assert!(next.token() > hold.token());
@@ -48,7 +50,11 @@ async fn the_nodes_belong_to_the_user() {
 #[testbed::test]
 async fn a_wrong_password_is_denied() {
     let server = server().await;
-    let error = within(backend_with(by_sasl(server.address(), "other")).connect()).await;
+    let error = happens(
+        "an answer to the connect",
+        backend_with(by_sasl(server.address(), "other")).connect(),
+    )
+    .await;
     let error = error.unwrap_err();
     assert_eq!(
         (error.kind(), error.is_retryable()),
@@ -61,7 +67,11 @@ async fn a_wrong_password_is_denied() {
 /// A server without a JAAS configuration cannot check anybody.
 #[testbed::test]
 async fn a_server_without_sasl_is_misconfigured() {
-    let error = within(backend_with(by_sasl(shared_server().await.address(), "secret")).connect()).await;
+    let error = happens(
+        "an answer to the connect",
+        backend_with(by_sasl(shared_server().await.address(), "secret")).connect(),
+    )
+    .await;
     let error = error.unwrap_err();
     assert_eq!(
         (error.kind(), error.is_retryable()),

@@ -1,14 +1,11 @@
 //! The sessions of a backend: what each carries, and what follows.
 
-use std::time::Duration;
-
 use futures_util::FutureExt;
 use futures_util::future::join_all;
 use futures_util::stream::{self, StreamExt};
 use lock_core::ErrorKind;
 use lock_core::backend::{DistributedLock, ReleaseOptions, ReleaseOutcome};
 use testbed::Server;
-use tokio::time::{sleep, timeout};
 
 use crate::support::line::Line;
 use crate::support::*;
@@ -46,15 +43,11 @@ async fn watches(server: &Server) -> usize {
 }
 
 async fn watches_until(server: &Server, enough: usize) {
-    let mut found = 0;
-    let waited = timeout(GENEROUS, async {
-        while found < enough {
-            sleep(Duration::from_millis(50)).await;
-            found = watches(server).await;
-        }
-    });
-    let waited = waited.await;
-    assert!(waited.is_ok(), "{found} watches instead of {enough}");
+    eventually(&format!("{enough} watches"), async || {
+        let found = watches(server).await;
+        (found >= enough).then_some(()).ok_or(found)
+    })
+    .await;
 }
 
 #[testbed::test]
@@ -72,7 +65,7 @@ async fn names_are_spread_over_sessions() {
         // Sent, and not waited for.
         assert!(hold.release(ReleaseOptions::default()).now_or_never().is_none());
         let (request, _control) = trying("again");
-        let hold = granted(within(backend.acquire(&request)).await);
+        let hold = granted(happens("an answer to the acquire", backend.acquire(&request)).await);
         hold.release(ReleaseOptions::default()).await.unwrap();
     }
     let one = backend_with(
@@ -93,7 +86,7 @@ async fn names_that_begin_together_are_spread_too() {
     let (server, root) = (shared_server().await, fresh_root());
     let backend = backend(server, &root);
     let names: Vec<_> = (0..NAMES).map(|number| format!("orders/{number:0>3}")).collect();
-    let held = within(join_all(names.iter().map(|name| hold(&backend, name)))).await;
+    let held = happens("all of them", join_all(names.iter().map(|name| hold(&backend, name)))).await;
     let owned = owners(server, &root).await;
     let all: usize = owned.iter().sum();
     // Eight are in the first session, and a quarter of the others in each.
@@ -116,7 +109,7 @@ async fn a_full_session_takes_no_more_and_the_next_one_does() {
     let full = loop {
         assert!(held.len() < LONG_NAMES);
         let (request, control) = long(&long_name(held.len()));
-        match within(backend.acquire(&request)).await {
+        match happens("an answer to the acquire", backend.acquire(&request)).await {
             Err(error) => break error,
             attempt => held.push((granted(attempt), request, control)),
         }
@@ -137,14 +130,17 @@ async fn a_full_session_takes_no_more_and_the_next_one_does() {
         ReleaseOutcome::Released
     );
     let (request, _control) = long(&long_name(5000));
-    granted(within(backend.acquire(&request)).await);
+    granted(happens("an answer to the acquire", backend.acquire(&request)).await);
 
     let two = backend_with(config(2));
     let others = (0..LONG_NAMES).map(async |number| {
         let (request, control) = long(&long_name(10_000 + number));
-        (granted(within(two.acquire(&request)).await), control)
+        (
+            granted(happens("an answer to the acquire", two.acquire(&request)).await),
+            control,
+        )
     });
-    let others = within(join_all(others)).await;
+    let others = happens("all of them", join_all(others)).await;
     let owned = owners(server, &root).await;
     assert!(
         owned.len() == 3 && owned.iter().all(|bytes| *bytes < 512 * 1024),
@@ -164,7 +160,12 @@ async fn two_thousand_waiting_names_have_watches() {
         .map(|number| {
             let (request, control) = long(&lock(number));
             let holder = &holder;
-            async move { (granted(within(holder.acquire(&request)).await), control) }
+            async move {
+                (
+                    granted(happens("an answer to the acquire", holder.acquire(&request)).await),
+                    control,
+                )
+            }
         })
         .buffered(64)
         .collect()
@@ -193,18 +194,15 @@ async fn two_thousand_waiting_names_have_watches() {
     watches_until(&server, 2 * NAMES).await;
     line.cut();
     // The server drops a connection's watches when it has ended.
-    within(async {
-        while watches(&server).await >= 2 * NAMES {
-            sleep(Duration::from_millis(1)).await;
-        }
-    })
-    .await;
+    eventually("the watches have gone", async || watches(&server).await < 2 * NAMES).await;
     line.heal();
     watches_until(&server, 2 * NAMES).await;
 
     for (number, (hold, _)) in held.iter().enumerate().step_by(400) {
-        within(hold.release(ReleaseOptions::default())).await.unwrap();
-        granted(within(&mut waiting[number]).await.unwrap());
+        happens("the release", hold.release(ReleaseOptions::default()))
+            .await
+            .unwrap();
+        granted(happens("the grant", &mut waiting[number]).await.unwrap());
     }
     waiting.iter().for_each(tokio::task::JoinHandle::abort);
 }

@@ -40,25 +40,33 @@ async fn it_closes_all_sessions_that_carry_nothing() {
     for number in 0..40 {
         guards.push(locks.lock(format!("orders/{number}")).acquire().await.unwrap());
     }
-    assert_eq!(within(watch.changed()).await, Some(ConnectionState::Connected));
+    assert_eq!(
+        happens("a change of the state", watch.changed()).await,
+        Some(ConnectionState::Connected)
+    );
     assert_eq!(sessions(&server).await, 4);
     let held = other.lock("other").acquire().await.unwrap();
     // Released in the background.
     drop(guards);
-    within(locks.shutdown()).await.unwrap();
+    happens("the shutdown", locks.shutdown()).await.unwrap();
     assert_eq!(sessions(&server).await, 1);
     held.check().unwrap();
     held.release().await.unwrap();
-    within(other.shutdown()).await.unwrap();
+    happens("the shutdown", other.shutdown()).await.unwrap();
     assert_eq!(sessions(&server).await, 0);
-    assert_eq!(within(watch.changed()).await, Some(ConnectionState::Unconnected));
+    assert_eq!(
+        happens("a change of the state", watch.changed()).await,
+        Some(ConnectionState::Unconnected)
+    );
 
     // It connects again.
     let again = locker(backend);
-    let guard = within(again.lock("a").acquire()).await.unwrap();
+    let guard = happens("an answer to the acquire", again.lock("a").acquire())
+        .await
+        .unwrap();
     assert_eq!(sessions(&server).await, 1);
     guard.release().await.unwrap();
-    within(again.shutdown()).await.unwrap();
+    happens("the shutdown", again.shutdown()).await.unwrap();
     assert_eq!(sessions(&server).await, 0);
 }
 
@@ -71,8 +79,11 @@ async fn it_closes_a_session_whose_connection_has_ended() {
     locks.lock("a").acquire().await.unwrap().release().await.unwrap();
     let mut watch = backend.watch_state();
     line.cut();
-    assert_eq!(within(watch.changed()).await, Some(ConnectionState::Suspended));
-    let (shut, ()) = tokio::join!(within(locks.shutdown()), async {
+    assert_eq!(
+        happens("a change of the state", watch.changed()).await,
+        Some(ConnectionState::Suspended)
+    );
+    let (shut, ()) = tokio::join!(happens("the shutdown", locks.shutdown()), async {
         sleep(Duration::from_millis(500)).await;
         line.heal();
     });
@@ -138,7 +149,7 @@ async fn an_acquire_that_is_cancelled_anywhere_leaves_nothing() {
     let locks = locker(patient(server.address(), "/locks"));
     locks.connect().await.unwrap();
     let granted = cancel_anywhere(&locks, None).await;
-    within(locks.shutdown()).await.unwrap();
+    happens("the shutdown", locks.shutdown()).await.unwrap();
     println!("{granted} of 200 were granted");
     assert_eq!(left(&server, "/locks").await, [""; 0]);
 }
@@ -150,7 +161,7 @@ async fn an_acquire_that_is_cancelled_while_its_connection_ends_leaves_nothing()
     let locks = locker(patient(&line.address, "/locks"));
     locks.connect().await.unwrap();
     let granted = cancel_anywhere(&locks, Some(&line)).await;
-    within(locks.shutdown()).await.unwrap();
+    happens("the shutdown", locks.shutdown()).await.unwrap();
     println!("{granted} of 200 were granted");
     assert_eq!(left(&server, "/locks").await, [""; 0]);
 }
@@ -168,7 +179,10 @@ async fn every_failed_try_says_why() {
     }
     let mut watch = backend.watch_state();
     line.cut();
-    assert_eq!(within(watch.changed()).await, Some(ConnectionState::Suspended));
+    assert_eq!(
+        happens("a change of the state", watch.changed()).await,
+        Some(ConnectionState::Suspended)
+    );
     for number in 0..5 {
         let error = locks.lock(format!("a{number}")).try_acquire().await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unavailable);
@@ -200,15 +214,15 @@ async fn sessions_are_closed_beside_requests_that_need_them() {
         let backend = backend.clone();
         async move {
             loop {
-                within(backend.close()).await.unwrap();
+                happens("the close", backend.close()).await.unwrap();
                 yield_now().await;
             }
         }
     });
     for _ in 0..REQUESTS {
         let (request, _control) = trying("a");
-        let hold = granted(within(backend.acquire(&request)).await);
-        within(hold.release(Default::default())).await.unwrap();
+        let hold = granted(happens("an answer to the acquire", backend.acquire(&request)).await);
+        happens("the release", hold.release(Default::default())).await.unwrap();
     }
     assert!(!closing.is_finished());
     closing.abort();

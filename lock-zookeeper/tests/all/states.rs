@@ -19,18 +19,30 @@ async fn connected_suspended_and_lost() {
     let mut watch = backend.watch_state();
     assert_eq!(watch.state(), ConnectionState::Unconnected);
     let (_hold, request, _control) = hold(&backend, "a").await;
-    assert_eq!(within(watch.changed()).await, Some(ConnectionState::Connected));
+    assert_eq!(
+        happens("a change of the state", watch.changed()).await,
+        Some(ConnectionState::Connected)
+    );
     line.cut();
-    assert_eq!(within(watch.changed()).await, Some(ConnectionState::Suspended));
+    assert_eq!(
+        happens("a change of the state", watch.changed()).await,
+        Some(ConnectionState::Suspended)
+    );
     // The server has ended the session when its node is gone: the client learns of it with its next connection.
-    within(request.lease().ended()).await;
+    happens("the end of the lease", request.lease().ended()).await;
     children_until(&client, &format!("{root}/a"), <[String]>::is_empty).await;
     assert_eq!(backend.state(), ConnectionState::Suspended);
     line.heal();
-    assert_eq!(within(watch.changed()).await, Some(ConnectionState::Lost));
-    assert_eq!(within(watch.changed()).await, Some(ConnectionState::Connected));
+    assert_eq!(
+        happens("a change of the state", watch.changed()).await,
+        Some(ConnectionState::Lost)
+    );
+    assert_eq!(
+        happens("a change of the state", watch.changed()).await,
+        Some(ConnectionState::Connected)
+    );
     drop((_hold, backend));
-    while within(watch.changed()).await.is_some() {}
+    while happens("a change of the state", watch.changed()).await.is_some() {}
 }
 
 /// The server stands still, and its connections stay open.
@@ -42,9 +54,15 @@ async fn a_silent_server_is_suspended() {
     let mut watch = backend.watch_state();
     assert_eq!(watch.state(), ConnectionState::Connected);
     server.pause().unwrap();
-    assert_eq!(within(watch.changed()).await, Some(ConnectionState::Suspended));
+    assert_eq!(
+        happens("a change of the state", watch.changed()).await,
+        Some(ConnectionState::Suspended)
+    );
     server.resume().unwrap();
-    assert_eq!(within(watch.changed()).await, Some(ConnectionState::Connected));
+    assert_eq!(
+        happens("a change of the state", watch.changed()).await,
+        Some(ConnectionState::Connected)
+    );
 }
 
 #[testbed::test]
@@ -78,10 +96,12 @@ async fn a_session_timeout_that_the_server_changes_is_logged_once() {
     backend.check_ttl(shortest).unwrap();
     let terms = Terms::new(Duration::from_secs(5));
     let (request, _control) = RequestOptions::new(name("short"), terms).start();
-    let error = within(backend.acquire(&request)).await.unwrap_err();
+    let error = happens("an answer to the acquire", backend.acquire(&request))
+        .await
+        .unwrap_err();
     assert!(error.to_string().contains("6s that the server granted"), "{error}");
     drop(guards);
-    within(locks.shutdown()).await.unwrap();
+    happens("the shutdown", locks.shutdown()).await.unwrap();
 
     let longer = backend_with(config(server.address(), "/locks").with_session_timeout(LONG));
     longer.connect().await.unwrap();

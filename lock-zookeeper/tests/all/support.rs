@@ -14,8 +14,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::OnceCell;
 use tokio::task::JoinHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 use zookeeper_client::Client;
+
+pub(crate) use testbed::{eventually, happens, in_some_run};
 
 /// A session timeout for which a test waits: the server's ticks are 500 ms.
 pub(crate) const SESSION: Duration = Duration::from_secs(4);
@@ -25,7 +27,7 @@ pub(crate) const STEADY: Duration = Duration::from_secs(15);
 pub(crate) const TTL: Duration = Duration::from_secs(100);
 /// A session timeout for which no test waits: it outlasts all outages, and what is free before was freed by somebody.
 pub(crate) const LONG: Duration = Duration::from_secs(40);
-/// For what must happen, on a machine however slow.
+/// A timeout of a client that is not to be reached, and yet to end a wait.
 pub(crate) const GENEROUS: Duration = Duration::from_secs(30);
 
 /// One server for all tests that leave it alone.
@@ -87,7 +89,7 @@ pub(crate) async fn ask(server: &Server, word: &str) -> String {
         stream.read_to_string(&mut answer).await?;
         Ok(answer)
     };
-    within(async {
+    happens("the server answers", async {
         loop {
             match asked().await {
                 Ok(answer) if !answer.is_empty() => return answer,
@@ -145,13 +147,13 @@ pub(crate) fn busy(attempt: Result<Attempt>) -> Busy {
 /// Acquires at once, and keeps the control with the hold.
 pub(crate) async fn hold(backend: &ZooKeeperBackend, lock: &str) -> (Arc<dyn Hold>, AcquireRequest, RequestControl) {
     let (request, control) = waiting(lock);
-    let hold = granted(within(backend.acquire(&request)).await);
+    let hold = granted(happens("an answer to the acquire", backend.acquire(&request)).await);
     (hold, request, control)
 }
 
 /// Acquires as core does: again and again while that may help.
 pub(crate) async fn acquire(backend: &ZooKeeperBackend, request: &AcquireRequest) -> Arc<dyn Hold> {
-    within(async {
+    happens("a grant", async {
         loop {
             match backend.acquire(request).await {
                 Err(error) if error.is_retryable() => sleep(Duration::from_millis(50)).await,
@@ -167,27 +169,9 @@ pub(crate) fn is_live(lease: &Lease) -> bool {
     matches!(lease.state(), HoldState::Held | HoldState::Suspect)
 }
 
-/// A server that has just started leaves some clients without an answer, until they give up the connection after 0.55
-/// session timeouts.
-pub(crate) async fn within<T>(future: impl Future<Output = T>) -> T {
-    timeout(3 * GENEROUS, future).await.expect("it takes too long")
-}
-
-/// Repeats a scenario until it succeeds. For what fails if the machine stands still for most of a short time: a mistake of
-/// ours makes it fail every time. What must never happen is asserted by the scenario itself, each time.
-pub(crate) async fn at_last(mistake: &str, mut scenario: impl AsyncFnMut() -> bool) {
-    const TIMES: usize = 6;
-    for _ in 0..TIMES {
-        if scenario().await {
-            return;
-        }
-    }
-    panic!("{mistake}, {TIMES} times in a row");
-}
-
 /// Asks the server again and again until `check` likes the children of `path`; a missing node has none.
 pub(crate) async fn children_until(client: &Client, path: &str, check: impl Fn(&[String]) -> bool) -> Vec<String> {
-    within(async {
+    happens("the children are so", async {
         loop {
             let children = match client.list_children(path).await {
                 Err(zookeeper_client::Error::NoNode) => Vec::new(),
@@ -211,7 +195,7 @@ pub(crate) async fn children_until(client: &Client, path: &str, check: impl Fn(&
 pub(crate) async fn token_is_written(client: &Client, directory: &str) {
     let children = client.list_children(directory).await.unwrap();
     let path = format!("{directory}/{}", children[0]);
-    within(async {
+    happens("the token is written", async {
         loop {
             let (data, _, watcher) = client.get_and_watch_data(&path).await.unwrap();
             if String::from_utf8_lossy(&data).contains("token=") {

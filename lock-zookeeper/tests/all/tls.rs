@@ -27,7 +27,9 @@ fn with_tls(address: &str, tls: Tls) -> ZooKeeperBackend {
 }
 
 async fn fault(backend: &ZooKeeperBackend) -> Error {
-    let error = within(backend.connect()).await.unwrap_err();
+    let error = happens("an answer to the connect", backend.connect())
+        .await
+        .unwrap_err();
     assert!(!error.is_retryable(), "{error}");
     error
 }
@@ -46,7 +48,7 @@ async fn a_lock_is_taken_over_tls_by_name_and_by_address() {
         let stranger = stranger.connect(&server.plain_address().unwrap()).await.unwrap();
         let denied = stranger.list_children("/tls/a").await;
         assert_eq!(denied, Err(zookeeper_client::Error::NoAuth));
-        within(hold.release(Default::default())).await.unwrap();
+        happens("the release", hold.release(Default::default())).await.unwrap();
     }
 }
 
@@ -59,7 +61,9 @@ async fn a_session_over_tls_outlasts_a_restart() {
     let locker = Locker::new(backend).with_ttl(2 * LONG);
     let guard = locker.lock("a").acquire().await.unwrap();
     server.restart().await.unwrap();
-    let other = within(locker.lock("b").acquire()).await.unwrap();
+    let other = happens("an answer to the acquire", locker.lock("b").acquire())
+        .await
+        .unwrap();
     guard.check().unwrap();
     other.release().await.unwrap();
     guard.release().await.unwrap();
@@ -135,7 +139,9 @@ async fn a_server_that_never_answers_a_handshake_is_unavailable_after_the_connec
     let address = listener.local_addr().unwrap().to_string();
     let config = ZooKeeperConfig::new([address]).with_open_acl();
     let backend = backend_with(config.with_tls(Tls::new()).with_connect_timeout(Duration::from_secs(3)));
-    let error = within(backend.connect()).await.unwrap_err();
+    let error = happens("an answer to the connect", backend.connect())
+        .await
+        .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
 }
 
@@ -151,5 +157,5 @@ async fn a_file_need_not_be_utf_8_outside_its_sections() {
         std::fs::write(&file, text).unwrap();
     }
     let backend = with_tls(server.address(), client_of(&certificates));
-    within(backend.connect()).await.unwrap();
+    happens("an answer to the connect", backend.connect()).await.unwrap();
 }

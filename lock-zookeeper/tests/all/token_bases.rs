@@ -6,7 +6,7 @@ use std::time::Duration;
 use lock_core::backend::{DistributedLock, Hold, Lease, ReleaseOptions};
 use testbed::ZooKeeper;
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 use zookeeper_client::{Acls, CreateMode, Stat};
 
 use crate::support::line::Line;
@@ -36,7 +36,7 @@ async fn a_token_is_a_transaction_id_and_grants_write_nothing() {
     let made = client.get_children(&directory).await.unwrap().1;
     let waiting = start_waiting(&two, (&client, &directory), 2, waiting("a")).await;
     release(&*first).await;
-    let (second, _control) = within(waiting).await.unwrap();
+    let (second, _control) = happens("the grant", waiting).await.unwrap();
     let (node, last) = (
         the_node(&client, &directory).await,
         client.get_children(&directory).await.unwrap().1,
@@ -53,16 +53,16 @@ async fn waiters_get_tokens_above_all_passes_of_the_hold_before_them() {
     let (one, two, client) = (backend(server, &root), backend(server, &root), observer(server).await);
     let directory = format!("{root}/a");
     let (request, _control) = options("a").reserve(16).start();
-    let mut last = granted(within(one.acquire(&request)).await);
+    let mut last = granted(happens("an answer to the acquire", one.acquire(&request)).await);
     let second = start_waiting(&two, (&client, &directory), 2, waiting("a")).await;
     let third = start_waiting(&two, (&client, &directory), 3, waiting("a")).await;
     while let Some(next) = last.pass(&Lease::new(name("a"))) {
         last = next;
     }
     release(&*last).await;
-    let (second, _control) = within(second).await.unwrap();
+    let (second, _control) = happens("the grant", second).await.unwrap();
     release(&*second).await;
-    let (third, _control) = within(third).await.unwrap();
+    let (third, _control) = happens("the grant", third).await.unwrap();
     assert!(last.token() < second.token());
     assert!(second.token().as_u64() + 15 < third.token().as_u64());
 }
@@ -80,7 +80,7 @@ async fn a_waiter_that_reconnected_writes_its_node() {
     let waiting = start_waiting(&two, (&client, &directory), 2, (request.clone(), control)).await;
     let dialed = line.dials().len();
     line.reset();
-    within(async {
+    happens("an answer over a new connection", async {
         while line.dials().len() == dialed {
             sleep(Duration::from_millis(5)).await;
         }
@@ -89,7 +89,7 @@ async fn a_waiter_that_reconnected_writes_its_node() {
     })
     .await;
     release(&*first).await;
-    let (second, _control) = within(waiting).await.unwrap();
+    let (second, _control) = happens("the grant", waiting).await.unwrap();
     let node = the_node(&client, &directory).await;
     assert!(node.mzxid > node.czxid);
     assert_eq!(second.token().as_i64(), node.mzxid * 16);
@@ -142,12 +142,12 @@ async fn tokens_grow_over_kills_during_snapshots() {
             }
         };
         // A hundred grants, and a snapshot of the whole tree for every few of them.
-        timeout(4 * GENEROUS, working).await.expect("it takes too long");
+        happens("it takes too long", working).await;
         server.kill().unwrap();
         server.restart().await.unwrap();
     }
     let granted = seen.lock().unwrap().len();
-    within(async {
+    happens("twenty more grants", async {
         while seen.lock().unwrap().len() < granted + 20 {
             assert!(clients.try_join_next().is_none(), "a client ended");
             sleep(Duration::from_millis(5)).await;

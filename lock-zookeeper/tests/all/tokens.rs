@@ -14,7 +14,7 @@ const FAR: u64 = 1 << 50;
 
 async fn hold_above(backend: &ZooKeeperBackend, lock: &str, floor: u64) -> (Arc<dyn Hold>, RequestControl) {
     let (request, control) = options(lock).token_above(FencingToken::new(floor).unwrap()).start();
-    let hold = granted(within(backend.acquire(&request)).await);
+    let hold = granted(happens("an answer to the acquire", backend.acquire(&request)).await);
     assert!(hold.token().as_u64() > floor, "{} is not above {floor}", hold.token());
     (hold, control)
 }
@@ -113,10 +113,10 @@ async fn a_waiter_gets_a_token_above_one_that_was_raised_before_it() {
     let plain = ask(&one, plain);
     queue(3).await;
     release(&*first).await;
-    let raising = granted(within(raising).await.unwrap());
+    let raising = granted(happens("the grant", raising).await.unwrap());
     assert!(raising.token().as_u64() > FAR);
     release(&*raising).await;
-    let plain = granted(within(plain).await.unwrap());
+    let plain = granted(happens("the grant", plain).await.unwrap());
     assert!(plain.token() > raising.token());
     assert_eq!(
         shown(&two, "a").await,
@@ -132,7 +132,7 @@ async fn a_token_is_adopted_as_it_is() {
     let (one, two) = (backend(server, &root), backend(server, &root));
     let adopt = async |backend: &ZooKeeperBackend, wanted: u64| {
         let (request, _control) = options("a").token_at_least(FencingToken::new(wanted).unwrap()).start();
-        let hold = granted(within(backend.acquire(&request)).await);
+        let hold = granted(happens("an answer to the acquire", backend.acquire(&request)).await);
         assert_eq!(shown(backend, "a").await, Some(hold.token()));
         release(&*hold).await;
         hold.token().as_u64()
@@ -155,7 +155,7 @@ async fn a_raised_token_is_below_all_later_ones() {
     let second = start_waiting(&two, (&client, &directory), 2, waiting("a")).await;
     first.raise_token(FencingToken::new(FAR).unwrap()).await.unwrap();
     release(&*first).await;
-    let (second, _control) = within(second).await.unwrap();
+    let (second, _control) = happens("the grant", second).await.unwrap();
     assert!(second.token().as_u64() > FAR);
     second.raise_token(FencingToken::new(2 * FAR).unwrap()).await.unwrap();
     // Reached already: nothing is written.
@@ -205,7 +205,7 @@ async fn raises_of_several_holds_do_not_undo_each_other() {
             assert!(token(&backend, &lock).await > raised.as_u64());
         });
     }
-    within(holders.join_all()).await;
+    happens("all of them", holders.join_all()).await;
     assert!(token(&backend(server, &root), "b").await > 8 * FAR);
 }
 
@@ -255,7 +255,7 @@ async fn tokens_grow_while_everybody_raises_the_floor() {
         }
     };
     tokio::select! {
-        done = within(clients.join_all()) => drop(done),
+        done = happens("all of them", clients.join_all()) => drop(done),
         never = stop => never,
     }
     let seen = seen.lock().unwrap();

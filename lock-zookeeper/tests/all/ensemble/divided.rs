@@ -35,7 +35,7 @@ async fn divide(heartbeat: HeartbeatKind) -> Divided {
     println!("{heartbeat:?}: believed for {believed:?}, granted after {granted:?}");
     // Nobody is granted anything on its side, whether it has noticed or not.
     let (refused, _control) = trying("b");
-    let error = within(backend.acquire(&refused)).await.unwrap_err();
+    let error = happens("an answer", backend.acquire(&refused)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     ensemble.heal();
     Divided { believed, granted }

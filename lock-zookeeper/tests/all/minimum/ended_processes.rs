@@ -13,7 +13,7 @@ async fn kept_nodes_of_an_ended_process_go() {
     for lock in &names {
         let terms = Terms::new(VERY_LONG).minimum(VERY_LONG);
         let (request, control) = RequestOptions::new(name(lock), terms).start();
-        held.push((granted(within(one.acquire(&request)).await), control));
+        held.push((granted(happens("an answer", one.acquire(&request)).await), control));
     }
     let released = Instant::now();
     let how = ReleaseOptions::default().keep_for(MINIMUM);
@@ -24,7 +24,7 @@ async fn kept_nodes_of_an_ended_process_go() {
     drop(one);
     let two = backend(server, &root);
     for lock in &names {
-        let status = within(async {
+        let status = happens("an answer", async {
             loop {
                 let status = two.status(&name(lock)).await.unwrap();
                 if !status.is_held() {
