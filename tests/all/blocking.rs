@@ -7,8 +7,8 @@ use std::time::Duration;
 use polylock::blocking::{self, Locker, acquire_all};
 use polylock::{HoldState, Release};
 
-/// How long a busy machine may take for what has no limit of its own.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// The limit of a wait whose end the test needs.
+const PATIENCE: Duration = testbed::steady::AT_MOST;
 const THREADS: usize = 8;
 const TURNS: usize = 5;
 

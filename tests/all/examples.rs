@@ -4,12 +4,10 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
-use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
-
-/// Longer than anything here takes on a slow machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+use testbed::steady::AT_MOST;
+use testbed::steady::blocking::next;
 
 /// A running example. It is killed when this is dropped.
 struct Example {
@@ -42,10 +40,10 @@ impl Example {
     /// Reads on to the line with this text.
     fn wait_for(&self, text: &str) -> String {
         loop {
-            match self.lines.recv_timeout(PATIENCE) {
-                Ok(line) if line.contains(text) => return line,
-                Ok(_) => {}
-                Err(_) => panic!("no line with {text:?}"),
+            match next(&format!("a line with {text:?}"), &self.lines) {
+                Some(line) if line.contains(text) => return line,
+                Some(_) => {}
+                None => panic!("no line with {text:?}"),
             }
         }
     }
@@ -71,7 +69,7 @@ impl Example {
     }
 
     fn end(mut self) -> (Vec<String>, ExitStatus) {
-        let lines = std::iter::from_fn(|| self.lines.recv_timeout(PATIENCE).ok()).collect();
+        let lines = std::iter::from_fn(|| next("the end of the output", &self.lines)).collect();
         (lines, self.child.wait().expect("it ends"))
     }
 }
@@ -219,7 +217,7 @@ fn begin_to_ship(address: &str, order: u32) -> TcpStream {
 /// The status of the answer.
 fn answer(mut stream: TcpStream) -> String {
     let mut answer = String::new();
-    stream.set_read_timeout(Some(PATIENCE)).expect("it can");
+    stream.set_read_timeout(Some(AT_MOST)).expect("it can");
     stream.read_to_string(&mut answer).expect("it answers");
     answer.split(' ').nth(1).expect("a status").to_owned()
 }

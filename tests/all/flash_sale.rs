@@ -198,7 +198,7 @@ async fn four_processes_on_three_redis_of_which_one_forgets_and_one_is_killed() 
             "--processes 4 --buyers 60 --think-ms 40 --ttl 5s --backend {url}"
         ))
     });
-    until(async || {
+    testbed::eventually("it votes", async || {
         let status = locks.status("productA").await;
         status.is_ok_and(|status| status.waiting >= Some(4))
     })
@@ -235,7 +235,7 @@ const DELAY: std::time::Duration = std::time::Duration::from_secs(5);
 #[cfg(all(feature = "redis", feature = "quorum"))]
 async fn until_it_votes(url: &str) {
     let observer = polylock::connect_lazy(url).expect("a valid URL");
-    until(async || {
+    testbed::eventually("it votes", async || {
         let Ok(status) = observer.status("productA").await else {
             return false;
         };
@@ -243,15 +243,4 @@ async fn until_it_votes(url: &str) {
         label.is_some_and(|label| label.starts_with("the test"))
     })
     .await;
-}
-
-#[cfg(all(feature = "redis", feature = "quorum"))]
-async fn until(is_so: impl AsyncFn() -> bool) {
-    let waiting = async {
-        while !is_so().await {
-            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-        }
-    };
-    let limit = std::time::Duration::from_secs(60);
-    tokio::time::timeout(limit, waiting).await.expect("it comes to that");
 }

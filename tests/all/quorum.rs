@@ -9,8 +9,8 @@ use polylock::backend::{AcquireRequest, Attempt, DistributedLock, Hold, ReleaseO
 use polylock::quorum::QuorumBackend;
 use polylock::redis::{RedisBackend, RedisConfig};
 use polylock::{ErrorKind, HoldState, LockName, Result};
-use testbed::{Redis, Server};
-use tokio::time::{Instant, sleep, timeout};
+use testbed::{Redis, Server, eventually};
+use tokio::time::Instant;
 
 /// Long enough for a server to be started again on a busy machine.
 const DELAY: Duration = Duration::from_secs(20);
@@ -18,7 +18,7 @@ const TTL: Duration = Duration::from_secs(19);
 /// Of a test that waits until it is over. Its hold, which nobody renews, is to be there until it is released.
 const SHORT: Duration = Duration::from_secs(5);
 /// For whatever comes in the end.
-const AT_MOST: Duration = Duration::from_secs(60);
+const AT_MOST: Duration = testbed::steady::AT_MOST;
 
 const PREFIX: &str = "quorum-test:";
 
@@ -142,17 +142,13 @@ async fn a_fresh_vote_waits_for_the_delay() {
     nodes.0[1].restart_without_data().await.expect("it starts again");
     let backend = nodes.without(0, SHORT);
     let (asked, _control) = request(SHORT, true);
-    let granted = async {
-        loop {
-            match backend.acquire(&asked).await {
-                Ok(Attempt::Granted(hold, _armed)) => return hold,
-                Ok(other) => panic!("{other:?}"),
-                Err(error) => assert!(error.is_retryable(), "{error}"),
-            }
-            sleep(Duration::from_millis(50)).await;
-        }
-    };
-    let hold = timeout(AT_MOST, granted).await.expect("in the end");
+    let hold = eventually("a grant", async || match backend.acquire(&asked).await {
+        Ok(Attempt::Granted(hold, _armed)) => Ok(hold),
+        Ok(other) => panic!("{other:?}"),
+        Err(error) if error.is_retryable() => Err(error),
+        Err(error) => panic!("{error}"),
+    })
+    .await;
     assert!(start.elapsed() >= SHORT, "{:?}", start.elapsed());
     let released = hold.release(ReleaseOptions::default()).await.expect("an answer");
     assert_eq!(released, ReleaseOutcome::Released);
@@ -167,17 +163,13 @@ async fn a_vote_that_is_restored_does_not_wait() {
     let hold = granted(&backend, &asked).await;
     let (token, value) = (hold.token(), nodes.holder(1, "a").await);
     nodes.0[1].restart_without_data().await.expect("it starts again");
-    let renewed = async {
-        loop {
-            match hold.renew(TTL).await {
-                Ok(Renewal::Renewed(_)) => return,
-                Ok(lost) => panic!("{lost:?}"),
-                Err(error) => assert!(error.is_retryable(), "{error}"),
-            }
-            sleep(Duration::from_millis(50)).await;
-        }
-    };
-    timeout(AT_MOST, renewed).await.expect("in the end");
+    eventually("a renewal", async || match hold.renew(TTL).await {
+        Ok(Renewal::Renewed(_)) => Ok(()),
+        Ok(lost) => panic!("{lost:?}"),
+        Err(error) if error.is_retryable() => Err(error),
+        Err(error) => panic!("{error}"),
+    })
+    .await;
     assert_eq!(asked.lease().state(), HoldState::Held);
     assert!(value.is_some() && nodes.holder(1, "a").await.is_some());
 

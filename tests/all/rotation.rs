@@ -5,12 +5,9 @@ use std::time::Duration;
 
 use lock_redis::redis::{Client, Cmd, FromRedisValue, cmd};
 use polylock::{Config, CredentialSource, Credentials, Error, ErrorKind, Guard, Locker, Release};
-use testbed::{Redis, Server};
-use tokio::time::{Instant, sleep};
+use testbed::{Redis, Server, eventually};
 
 const TTL: Duration = Duration::from_secs(60);
-/// For whatever comes in the end.
-const AT_MOST: Duration = Duration::from_secs(60);
 const PREFIX: &str = "rotation-test:";
 
 /// What the source answers at the moment.
@@ -58,16 +55,12 @@ async fn rotated(
 
 /// Extends the hold of all servers, or says what they refuse it for in the end.
 async fn extended(guard: &Guard) -> Result<(), Error> {
-    let begun = Instant::now();
-    loop {
-        match guard.extend(2 * TTL).await {
-            // The ends of the connections may not have been noticed yet, nor all new ones made.
-            Err(error) if error.kind() == ErrorKind::Unavailable && begun.elapsed() < AT_MOST => {
-                sleep(Duration::from_millis(10)).await;
-            }
-            extended => return extended,
-        }
-    }
+    eventually("an answer", async || match guard.extend(2 * TTL).await {
+        // The ends of the connections may not have been noticed yet, nor all new ones made.
+        Err(error) if error.kind() == ErrorKind::Unavailable => Err(error),
+        extended => Ok(extended),
+    })
+    .await
 }
 
 #[testbed::test]

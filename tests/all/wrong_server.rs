@@ -1,13 +1,9 @@
 //! A URL that leads to another kind of server: the error says what was expected and what answered, and it comes at once.
 
 use polylock::{Config, ErrorKind};
-use testbed::{MariaDb, Redis, ZooKeeper};
+use testbed::{MariaDb, Redis, ZooKeeper, happens};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
-use tokio::time::{Duration, timeout};
-
-/// Far above what it takes, far below the connect timeout of the URLs.
-const AT_ONCE: Duration = Duration::from_secs(30);
 
 /// Connects to the server `found` at `address` as to each of the `expected` servers.
 async fn is_named(found: &str, address: &str, expected: &[&str]) {
@@ -18,8 +14,7 @@ async fn is_named(found: &str, address: &str, expected: &[&str]) {
             _ => format!("mysql://me:s3cret@{address}/app?connect_timeout=1h"),
         };
         let config = Config::new(url);
-        let connecting = timeout(AT_ONCE, config.connect()).await;
-        let error = connecting.expect("an error at once").unwrap_err();
+        let error = happens("an error at once", config.connect()).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
         assert!(!error.is_retryable());
         let hint = format!("expected {expected} at {address}, but {found} answers there: check host and port");

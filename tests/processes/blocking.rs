@@ -11,7 +11,7 @@ use crate::child::{Child, report, task, test_name};
 use crate::fork::{FINE, current_thread, fork_off, in_a_process_of_its_own, wait_for};
 
 /// How long a call may take to be refused, and a process to end.
-const AT_MOST: Duration = Duration::from_secs(30);
+const AT_MOST: Duration = testbed::steady::AT_MOST;
 /// How often a process forks while its other threads make calls.
 const FORKS: usize = 10;
 const ENDING: &str = "ending";

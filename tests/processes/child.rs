@@ -4,6 +4,7 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
+use testbed::happens;
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child as Process, ChildStdout, Command};
 use tokio::time::timeout;
@@ -11,8 +12,6 @@ use tokio::time::timeout;
 const TASK: &str = "POLYLOCK_TEST_TASK";
 /// Stands before what a child reports, because the test runner writes to the same place.
 const MARK: &str = "@child ";
-/// How long a busy machine may take until a child has done something that has no limit of its own.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Another process. It is killed when this is dropped, with all that it started.
 #[derive(Debug)]
@@ -54,10 +53,9 @@ impl Child {
             }
             None
         };
-        match timeout(PATIENCE, reading).await {
-            Ok(Some(report)) => report,
-            Ok(None) => panic!("a child ended without a report, after {before:#?}"),
-            Err(_) => panic!("a child reported nothing within {PATIENCE:?}, after {before:#?}"),
+        match happens("a report of a child", reading).await {
+            Some(report) => report,
+            None => panic!("a child ended without a report, after {before:#?}"),
         }
     }
 

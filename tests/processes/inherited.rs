@@ -12,7 +12,7 @@ use crate::fork::{FINE, current_thread, fork_off, in_a_process_of_its_own, wait_
 /// How often a process forks while its other threads use a locker.
 const FORKS: usize = 20;
 /// How long a use of a locker may take to be refused.
-const AT_MOST: Duration = Duration::from_secs(30);
+const AT_MOST: Duration = testbed::steady::AT_MOST;
 /// The ttl of what the parent holds meanwhile. A busy machine stands still for less than two thirds of it.
 const TTL: Duration = Duration::from_secs(6);
 

@@ -2,7 +2,7 @@
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::support::{Running, read_to_end, redis};
+use crate::support::{Running, read_to_end, receives, redis};
 
 /// A process that left the command's group and session, and whose parent has ended.
 const DAEMON: &str = "(setsid sh -c 'echo daemon; exec sleep 1000' &)";
@@ -84,9 +84,7 @@ async fn it_may_be_left_running() {
     ];
     let (ended, output) = Running::start(&server.url(), &line).end_alone();
     assert_eq!(ended.code, Some(3), "{ended:?}");
-    let left = pid(&output
-        .recv_timeout(std::time::Duration::from_secs(60))
-        .expect("its number"));
+    let left = pid(&receives("its number", &output));
     // It runs: nobody has ended it.
     kill_process(left, Signal::KILL).expect("it runs");
     read_to_end(&output);

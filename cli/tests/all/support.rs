@@ -3,12 +3,11 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
-use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
+pub(crate) use testbed::steady::blocking::receives;
 
-/// Longer than anything here takes on a slow machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+use testbed::steady::blocking::next;
 
 /// `polylock`, with this server in its environment.
 pub(crate) fn command(url: &str, arguments: &[&str]) -> Command {
@@ -83,7 +82,7 @@ impl Running {
 
     /// The next line of its output.
     pub(crate) fn line(&self) -> String {
-        self.output.recv_timeout(PATIENCE).expect("another line")
+        receives("another line", &self.output)
     }
 
     /// Reads on to this message.
@@ -128,9 +127,7 @@ impl Running {
         Ended {
             code: self.child.wait().expect("it ends").code(),
             output,
-            messages: std::iter::from_fn(|| self.messages.recv_timeout(PATIENCE).ok())
-                .collect::<Vec<_>>()
-                .join("\n"),
+            messages: read_to_end(&self.messages).join("\n"),
         }
     }
 }
@@ -169,9 +166,9 @@ fn lines(from: impl Read + Send + 'static) -> Receiver<String> {
 pub(crate) fn read_to(lines: &Receiver<String>, text: &str) -> String {
     let mut seen = Vec::new();
     loop {
-        match lines.recv_timeout(PATIENCE) {
-            Ok(line) => seen.push(line),
-            Err(_) => panic!("no line with {text:?}, but {seen:?}"),
+        match next(&format!("a line with {text:?} after {seen:?}"), lines) {
+            Some(line) => seen.push(line),
+            None => panic!("no line with {text:?}, but {seen:?}"),
         }
         if seen.last().is_some_and(|line| line.contains(text)) {
             return seen.join("\n");
@@ -180,12 +177,5 @@ pub(crate) fn read_to(lines: &Receiver<String>, text: &str) -> String {
 }
 
 pub(crate) fn read_to_end(lines: &Receiver<String>) -> Vec<String> {
-    let mut seen = Vec::new();
-    loop {
-        match lines.recv_timeout(PATIENCE) {
-            Ok(line) => seen.push(line),
-            Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => return seen,
-            Err(std::sync::mpsc::RecvTimeoutError::Timeout) => panic!("a process still has the output: {seen:?}"),
-        }
-    }
+    std::iter::from_fn(|| next("the end of the output: a process still has it", lines)).collect()
 }

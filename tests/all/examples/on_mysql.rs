@@ -74,12 +74,7 @@ async fn flash_sale_with_a_kill(server: &testbed::Server, strategy: &str) -> boo
     let arguments = ["--processes", "4", "--buyers", "80", "--ttl", "6s", "--backend", &url];
     let sale = Example::start("flash_sale", &arguments);
     let mut database = MySqlConnection::connect(&server.url()).await.expect("it runs");
-    let some_sales = async {
-        while sold(&mut database).await < 5 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, some_sales).await.expect("it sells");
+    testbed::eventually("five sales", async || sold(&mut database).await >= 5).await;
     if let Some(child) = sale.a_child() {
         // This fails if it has ended by now.
         let _ = kill_process(child, Signal::KILL);

@@ -85,7 +85,7 @@ async fn run(config: RunConfig, dir: &Path) -> Verdict {
         shared.calm.store(true, Ordering::Relaxed);
     }
     sleep(Duration::from_millis(300)).await;
-    let deadline = Instant::now() + Duration::from_secs(30);
+    let deadline = Instant::now() + testbed::steady::AT_MOST;
     let has_recovered = |shared: &Arc<Shared>| shared.calm_holds.load(Ordering::Relaxed) >= ENOUGH_HOLDS;
     while !locked.iter().all(has_recovered) && Instant::now() < deadline {
         sleep(Duration::from_millis(10)).await;
