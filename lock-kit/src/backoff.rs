@@ -26,3 +26,20 @@ pub fn pauses(first: Duration, longest: Duration) -> impl Iterator<Item = Durati
         .without_max_times();
     pauses.build()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_up_to_the_longest_and_never_end() {
+        let (first, longest) = (Duration::from_millis(20), Duration::from_millis(500));
+        let pauses: Vec<_> = pauses(first, longest).take(100).collect();
+        assert_eq!(pauses.len(), 100);
+        for (number, pause) in pauses.iter().enumerate() {
+            let least = first.saturating_mul(1 << number.min(10)).min(longest);
+            // Jitter adds less than as much again.
+            assert!((least..=2 * least).contains(pause), "{number}: {pause:?}");
+        }
+    }
+}

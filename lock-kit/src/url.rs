@@ -119,4 +119,41 @@ mod tests {
             assert!(error.contains(named), "{error}");
         }
     }
+
+    fn refused<T: std::fmt::Debug>(result: Result<T>) -> String {
+        let error = result.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Misconfigured);
+        error.to_string()
+    }
+
+    #[test]
+    fn a_special_character_that_is_not_encoded_is_refused() {
+        for url in [
+            "redis://h",
+            "redis://u:p@h/1?a=b",
+            "redis://u:p%2Fw@h",
+            "u/p@h",
+            "redis://h/1?ca=%40",
+        ] {
+            assert!(check_encoded(url).is_ok(), "{url}");
+        }
+        for url in ["redis://u:p/w@h", "redis://u:p?w@h", "redis://u:p#w@h"] {
+            let said = refused(check_encoded(url));
+            assert!(said.contains("not percent-encoded") && said.ends_with(ENCODE), "{said}");
+        }
+    }
+
+    #[test]
+    fn values_are_read_or_the_error_says_what_to_write() {
+        assert_eq!(duration("ttl", "500ms").unwrap(), Duration::from_millis(500));
+        assert_eq!(number::<u16>("db", "2").unwrap(), 2);
+        assert_eq!(choice("checks", "b", &[("a", 1), ("b", 2)]).unwrap(), 2);
+        assert!(refused(duration("ttl", "5")).starts_with("ttl in the URL is no duration: write 3s"));
+        assert!(refused(number::<u16>("db", "-2")).starts_with("db in the URL is no number"));
+        let said = refused(choice("checks", "c", &[("a", 1), ("b", 2)]));
+        assert!(
+            said.starts_with("the value of checks in the URL must be a or b; "),
+            "{said}"
+        );
+    }
 }

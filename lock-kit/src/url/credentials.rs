@@ -68,6 +68,27 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_parameters_of_a_password_are_taken_and_others_left() {
+        for (name, source) in [
+            ("password_file", CredentialSource::file("/run/pw")),
+            ("password_env", CredentialSource::env("/run/pw")),
+        ] {
+            let mut read = PasswordParameters::default();
+            assert!(!read.read("prefix", "").unwrap());
+            assert!(read.read(name, "/run/pw").unwrap());
+            assert_eq!(read.source(), Some(source));
+        }
+        assert_eq!(PasswordParameters::default().source(), None);
+        let two = two_passwords("the Redis");
+        assert_eq!(two.kind(), ErrorKind::Misconfigured);
+        assert!(
+            two.to_string()
+                .starts_with("the password of the Redis is given in two ways"),
+            "{two}"
+        );
+    }
+
+    #[test]
     fn one_place_is_enough() {
         for (parameters, said) in [
             (&[("password_env", "")][..], "password_env in the URL has no value"),
