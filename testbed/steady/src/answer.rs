@@ -9,13 +9,13 @@ pub trait Answer {
     ///
     /// # Errors
     /// With what is there instead.
-    fn is_so(self) -> Result<Self::Value, String>;
+    fn into_value(self) -> Result<Self::Value, String>;
 }
 
 impl Answer for bool {
     type Value = ();
 
-    fn is_so(self) -> Result<(), String> {
+    fn into_value(self) -> Result<(), String> {
         match self {
             true => Ok(()),
             false => Err("no".to_owned()),
@@ -26,7 +26,7 @@ impl Answer for bool {
 impl<T> Answer for Option<T> {
     type Value = T;
 
-    fn is_so(self) -> Result<T, String> {
+    fn into_value(self) -> Result<T, String> {
         self.ok_or_else(|| "nothing".to_owned())
     }
 }
@@ -34,7 +34,7 @@ impl<T> Answer for Option<T> {
 impl<T, E: Debug> Answer for Result<T, E> {
     type Value = T;
 
-    fn is_so(self) -> Result<T, String> {
+    fn into_value(self) -> Result<T, String> {
         self.map_err(|error| format!("{error:?}"))
     }
 }

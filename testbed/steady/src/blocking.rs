@@ -14,7 +14,7 @@ use crate::{AT_MOST, Answer, PAUSE};
 pub fn eventually<A: Answer>(what: &str, mut ask: impl FnMut() -> A) -> A::Value {
     let start = Instant::now();
     loop {
-        match ask().is_so() {
+        match ask().into_value() {
             Ok(value) => return value,
             Err(last) if start.elapsed() >= AT_MOST => {
                 panic!("not so within {AT_MOST:?}: {what}; at last: {last}")

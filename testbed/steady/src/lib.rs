@@ -57,7 +57,7 @@ pub fn eventually<A: Answer>(what: &str, mut ask: impl AsyncFnMut() -> A) -> imp
     async move {
         let (end, mut last) = (Instant::now() + AT_MOST, "no answer".to_owned());
         while let Ok(answer) = timeout_at(end, ask()).await {
-            match answer.is_so() {
+            match answer.into_value() {
                 Ok(value) => return value,
                 Err(other) => last = other,
             }
@@ -106,7 +106,7 @@ pub fn in_some_run<A: Answer>(mistake: &str, mut scenario: impl AsyncFnMut() -> 
     async move {
         let mut reasons = Vec::new();
         while reasons.len() < RUNS {
-            match scenario().await.is_so() {
+            match scenario().await.into_value() {
                 Ok(value) => return value,
                 Err(reason) => reasons.push(reason),
             }
