@@ -20,6 +20,7 @@ pub(crate) enum Backend {
     MysqlRow,
     MysqlLease,
     PostgresLease,
+    PostgresSession,
     Zookeeper,
     /// Three servers.
     ZookeeperEnsemble,
@@ -30,13 +31,14 @@ pub(crate) enum Backend {
 }
 
 impl Backend {
-    pub(crate) const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::Redis,
         Self::RedisSentinel,
         Self::RedisCluster,
         Self::MysqlRow,
         Self::MysqlLease,
         Self::PostgresLease,
+        Self::PostgresSession,
         Self::Zookeeper,
         Self::ZookeeperEnsemble,
         Self::Quorum3,
@@ -55,7 +57,9 @@ impl Backend {
             | Self::RedisCluster
             | Self::Quorum3
             | Self::Quorum5 => Duration::from_secs(1),
-            Self::MysqlRow | Self::Zookeeper | Self::ZookeeperEnsemble => Duration::from_secs(2),
+            Self::MysqlRow | Self::PostgresSession | Self::Zookeeper | Self::ZookeeperEnsemble => {
+                Duration::from_secs(2)
+            }
         }
     }
 
@@ -67,6 +71,7 @@ impl Backend {
             | Self::RedisCluster
             | Self::MysqlLease
             | Self::PostgresLease
+            | Self::PostgresSession
             | Self::Quorum3
             | Self::Quorum5 => Duration::from_millis(100),
             Self::MysqlRow => Duration::from_secs(1),
@@ -76,7 +81,7 @@ impl Backend {
 
     /// Whether a hold can be extended by hand.
     pub(crate) fn extends(self) -> bool {
-        !self.is_zookeeper()
+        !self.is_zookeeper() && self != Self::PostgresSession
     }
 
     pub(crate) fn is_zookeeper(self) -> bool {
@@ -107,7 +112,10 @@ impl Backend {
     }
 
     pub(crate) fn is_sql(self) -> bool {
-        matches!(self, Self::MysqlRow | Self::MysqlLease | Self::PostgresLease)
+        matches!(
+            self,
+            Self::MysqlRow | Self::MysqlLease | Self::PostgresLease | Self::PostgresSession
+        )
     }
 
     /// Whether a hold is a row with an expiry, which outlasts connections and depends on the server's clock.

@@ -137,6 +137,9 @@ impl RunConfig {
         if self.backend == Backend::MysqlRow && is_behind && ends_holds {
             return Some("a row lock that ended without a release took its token along, and the clock was behind that");
         }
+        if self.backend == Backend::PostgresSession && is_behind && self.has(Effect::CutsConnections) {
+            return Some("a crash undid a token that was not on the disk yet, and the clock was behind that");
+        }
         if !self.has(Effect::LosesData) {
             return None;
         }

@@ -78,18 +78,30 @@ macro_rules! faults {
 
 const REDIS: &[Backend] = &[Backend::Redis];
 const MEMORY: &[Backend] = &[Backend::Redis, Backend::RedisSentinel];
-const ROW: &[Backend] = &[Backend::MysqlRow];
+/// A hold ends with its connection, also if the server alone notices.
+const BY_CONNECTION: &[Backend] = &[Backend::MysqlRow, Backend::PostgresSession];
 const CLUSTER: &[Backend] = &[Backend::RedisCluster];
 const SENTINEL: &[Backend] = &[Backend::RedisSentinel];
 /// A replica that takes over lacks what was not replicated yet.
 const REPLICATED: &[Backend] = &[Backend::RedisSentinel, Backend::RedisCluster];
-const ROW_AND_REPLICATED: &[Backend] = &[Backend::MysqlRow, Backend::RedisSentinel, Backend::RedisCluster];
-const SQL: &[Backend] = &[Backend::MysqlRow, Backend::MysqlLease, Backend::PostgresLease];
+const BY_CONNECTION_AND_REPLICATED: &[Backend] = &[
+    Backend::MysqlRow,
+    Backend::PostgresSession,
+    Backend::RedisSentinel,
+    Backend::RedisCluster,
+];
+const SQL: &[Backend] = &[
+    Backend::MysqlRow,
+    Backend::MysqlLease,
+    Backend::PostgresLease,
+    Backend::PostgresSession,
+];
 /// Those whose holds are rows or keys that expire by the server's wall clock.
 const BY_CLOCKS: &[Backend] = &[
     Backend::Redis,
     Backend::MysqlLease,
     Backend::PostgresLease,
+    Backend::PostgresSession,
     Backend::Quorum3,
     Backend::Quorum5,
 ];
@@ -126,6 +138,7 @@ const BUT_ENSEMBLE: &[Backend] = &[
     Backend::MysqlRow,
     Backend::MysqlLease,
     Backend::PostgresLease,
+    Backend::PostgresSession,
     Backend::Zookeeper,
     Backend::Quorum3,
     Backend::Quorum5,
@@ -135,6 +148,7 @@ const BUT_ZOOKEEPER: &[Backend] = &[
     Backend::MysqlRow,
     Backend::MysqlLease,
     Backend::PostgresLease,
+    Backend::PostgresSession,
     Backend::Quorum3,
     Backend::Quorum5,
 ];
@@ -162,12 +176,12 @@ faults! {
     /// Every message takes longer.
     Delay: EVERYWHERE;
     /// A process's connections are reset.
-    // The connection is a row lock's hold: if it ends at the server alone, the server grants the lock to the next one.
-    Reset: Facts { effects: &[CutsConnections], outside_model_of: ROW, ..EVERYWHERE };
+    // The connection is a hold of these: if it ends at the server alone, the server grants the lock to the next one.
+    Reset: Facts { effects: &[CutsConnections], outside_model_of: BY_CONNECTION, ..EVERYWHERE };
     /// One reply is lost with its connection, after its request took effect.
-    ReplyLoss: Facts { effects: &[CutsConnections], outside_model_of: ROW, ..EVERYWHERE };
+    ReplyLoss: Facts { effects: &[CutsConnections], outside_model_of: BY_CONNECTION, ..EVERYWHERE };
     /// The server, or any one of several, is killed with SIGKILL, and started again with its data.
-    ServerKill: Facts { effects: &[CutsConnections], outside_model_of: ROW_AND_REPLICATED, ..EVERYWHERE };
+    ServerKill: Facts { effects: &[CutsConnections], outside_model_of: BY_CONNECTION_AND_REPLICATED, ..EVERYWHERE };
     /// The server, or any one of several, is stopped with SIGSTOP.
     ServerStop: Facts { outside_model_of: REPLICATED, ..EVERYWHERE };
     /// The server, or any one of a quorum, is killed, and started again without its data.
@@ -193,7 +207,7 @@ faults! {
     /// The server ends all connections, again and again.
     ClientKill: Facts {
         only: Some((BUT_ZOOKEEPER, "ZooKeeper has no command for it")),
-        outside_model_of: ROW,
+        outside_model_of: BY_CONNECTION,
         effects: &[CutsConnections],
         ..EVERYWHERE
     };

@@ -85,7 +85,7 @@ impl LockServer {
                 }
                 mysql.start().await?
             }
-            Backend::PostgresLease => {
+            Backend::PostgresLease | Backend::PostgresSession => {
                 // Enough, and few enough that a fault can take all that are left.
                 let mut postgres = Postgres::new().setting("max_connections", "120");
                 if let Some(clock) = &clock {

@@ -55,7 +55,10 @@ impl Used {
         ];
         let beside_others = [
             (self.readers == 0, "one of several readers"),
-            (self.permits == 0 && backend != Backend::MysqlRow, "of permits"),
+            (
+                self.permits == 0 && !matches!(backend, Backend::MysqlRow | Backend::PostgresSession),
+                "of permits",
+            ),
             (self.downgraded == 0 && backend != Backend::MysqlRow, "downgraded"),
             (self.upgraded == 0 && backend == Backend::Redis, "upgraded"),
         ];

@@ -198,7 +198,7 @@ fn modes(backend: Backend) -> &'static [&'static [Fault]] {
         Backend::Redis | Backend::MysqlLease | Backend::PostgresLease => MODES,
         // A server that is killed may be replaced by one that lacks something.
         Backend::RedisSentinel | Backend::RedisCluster => &MODES[..5],
-        Backend::MysqlRow => &MODES[..4],
+        Backend::MysqlRow | Backend::PostgresSession => &MODES[..4],
         // The server's clock decides nothing there.
         Backend::Zookeeper | Backend::ZookeeperEnsemble => &MODES[..6],
         // There are neither permits nor upgrades.

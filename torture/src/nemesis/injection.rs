@@ -86,14 +86,14 @@ async fn disk_full(context: &mut Context, server: &LockServer) -> Result<Struck>
 
 async fn query_kill(context: &mut Context, server: &LockServer) -> Result<Struck> {
     match context.targets.config.backend {
-        Backend::PostgresLease => postgres::query_kill(context, server).await,
+        Backend::PostgresLease | Backend::PostgresSession => postgres::query_kill(context, server).await,
         _ => mysql::query_kill(context, server).await,
     }
 }
 
 async fn read_lock(context: &mut Context, server: &LockServer) -> Result<Struck> {
     match context.targets.config.backend {
-        Backend::PostgresLease => postgres::read_lock(context, server).await,
+        Backend::PostgresLease | Backend::PostgresSession => postgres::read_lock(context, server).await,
         _ => mysql::read_lock(context, server).await,
     }
 }
@@ -108,7 +108,7 @@ async fn connections_full(context: &mut Context, server: &LockServer) -> Result<
 async fn client_kill(context: &mut Context, server: &LockServer) -> Result<Struck> {
     match context.targets.config.backend {
         Backend::MysqlRow | Backend::MysqlLease => mysql::client_kill(context, server).await,
-        Backend::PostgresLease => postgres::client_kill(context, server).await,
+        Backend::PostgresLease | Backend::PostgresSession => postgres::client_kill(context, server).await,
         _ => redis::client_kill(context, server).await,
     }
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
+use crate::backend::Backend;
 use crate::error::Result;
 use crate::servers::{LockServer, TABLE};
 
@@ -33,7 +34,11 @@ async fn repeat(context: &mut Context, server: &LockServer, what: &str) -> Resul
 /// As a change of an index does it.
 pub(super) async fn read_lock(context: &mut Context, server: &LockServer) -> Result<Struck> {
     let client = server.postgres().await?;
-    let lock = format!("BEGIN;LOCK TABLE {TABLE}_leases,{TABLE}_holders IN SHARE MODE");
+    let tables = match context.targets.config.backend {
+        Backend::PostgresSession => format!("{TABLE}_tokens,{TABLE}_readers"),
+        _ => format!("{TABLE}_leases,{TABLE}_holders"),
+    };
+    let lock = format!("BEGIN;LOCK TABLE {tables} IN SHARE MODE");
     client.batch_execute(&lock).await?;
     context.last(1.1..2.0).await;
     client.batch_execute("ROLLBACK").await?;

@@ -49,6 +49,12 @@ pub(crate) fn backend(
             lock_mysql::backend(leases.with_table(TABLE))?
         }
         Backend::PostgresLease => lock_postgres::backend(PostgresConfig::from_url(url)?.with_table(TABLE))?,
+        Backend::PostgresSession => {
+            let sessions = PostgresConfig::from_url(url)?
+                .with_strategy(lock_postgres::Strategy::Session)
+                .with_session_timeout(config.ttl);
+            lock_postgres::backend(sessions.with_table(TABLE))?
+        }
         Backend::Zookeeper | Backend::ZookeeperEnsemble => {
             let mut zookeeper = ZooKeeperConfig::from_url(url)?.with_root("/torture");
             if config.has(Effect::PartsLeader) {

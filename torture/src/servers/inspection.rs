@@ -51,6 +51,7 @@ impl LockServer {
                 left
             }
             Backend::PostgresLease => postgres::leftovers(&self.postgres().await?).await?,
+            Backend::PostgresSession => postgres::advisory_locks(&self.postgres().await?).await?,
             Backend::Zookeeper | Backend::ZookeeperEnsemble => match self.zookeeper(0, "zk_ephemerals_count")? {
                 0 => Vec::new(),
                 count => vec![format!("{count} ephemeral nodes")],
@@ -89,7 +90,7 @@ impl LockServer {
                 let row = sqlx::query(ask).fetch_one(&mut connection).await?;
                 usize::try_from(row.try_get::<i64, _>(0)?).unwrap_or(0)
             }
-            Backend::PostgresLease => postgres::connections(&self.postgres().await?).await?,
+            Backend::PostgresLease | Backend::PostgresSession => postgres::connections(&self.postgres().await?).await?,
             Backend::Zookeeper | Backend::ZookeeperEnsemble => {
                 let each = (0..self.count()).map(|index| self.zookeeper(index, "zk_num_alive_connections"));
                 each.sum::<Result<usize>>()?
@@ -126,7 +127,7 @@ impl LockServer {
                 let row = sqlx::query("SELECT VERSION()").fetch_one(&mut connection).await?;
                 row.try_get(0)?
             }
-            Backend::PostgresLease => postgres::version(&self.postgres().await?).await?,
+            Backend::PostgresLease | Backend::PostgresSession => postgres::version(&self.postgres().await?).await?,
             Backend::Zookeeper | Backend::ZookeeperEnsemble => {
                 let answer = self.zookeeper_says(0)?;
                 let version = answer.lines().find_map(|line| line.strip_prefix("zk_version"));

@@ -23,6 +23,16 @@ pub(super) async fn leftovers(client: &Client) -> Result<Vec<String>> {
     rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
 }
 
+/// Open transactions, and advisory locks of sessions.
+pub(super) async fn advisory_locks(client: &Client) -> Result<Vec<String>> {
+    let ask = "SELECT 'transaction of process '||pid FROM pg_stat_activity WHERE xact_start IS NOT NULL \
+               AND backend_type='client backend' AND pid<>pg_backend_pid() \
+               UNION ALL SELECT concat(mode,' of process ',pid,CASE WHEN NOT granted THEN ', which waits' END) FROM pg_locks \
+               WHERE locktype='advisory' AND objsubid=1";
+    let rows = client.query(ask, &[]).await?;
+    rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
+}
+
 pub(super) async fn connections(client: &Client) -> Result<usize> {
     let ask = "SELECT count(*) FROM pg_stat_activity WHERE backend_type='client backend' AND pid<>pg_backend_pid()";
     let count: i64 = client.query_one(ask, &[]).await?.try_get(0)?;

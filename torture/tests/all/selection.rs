@@ -171,6 +171,12 @@ fn postgres_lease() {
 }
 
 #[testbed::test]
+fn postgres_session() {
+    kept_under(&["--backend", "postgres-session", "--nemesis", "stop,kill,hole"]);
+    kept_under(&["--backend", "postgres-session", "--modes", "--nemesis", "stop,kill"]);
+}
+
+#[testbed::test]
 fn zookeeper() {
     kept_under(&["--backend", "zookeeper", "--nemesis", "stop,kill,hole"]);
     kept_under(&[
