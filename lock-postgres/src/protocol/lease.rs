@@ -151,7 +151,12 @@ impl LeaseStatements {
             )
         };
         [
-            delete(waiters, "name,place", format!("expires<{NOW}-interval '1 min'")),
+            // An entry of the far future is from before the clock was set back.
+            delete(
+                waiters,
+                "name,place",
+                format!("expires NOT BETWEEN {NOW}-interval '1 min' AND {NOW}+interval '1 min'"),
+            ),
             delete(holders, "name,holder", format!("expires<{old}")),
             delete(
                 leases,

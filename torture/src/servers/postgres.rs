@@ -5,7 +5,8 @@ use lock_postgres::tokio_postgres::Client;
 use super::TABLE;
 use crate::error::Result;
 
-/// Open transactions, and rows that say that somebody has a name or waits for it.
+/// Open transactions, and rows that say that somebody has a name or waits for it. An entry or a mark that lasts for longer than any
+/// does is from before the clock was set back: it keeps nobody out.
 pub(super) async fn leftovers(client: &Client) -> Result<Vec<String>> {
     let ask = format!(
         "SELECT 'transaction of process '||pid FROM pg_stat_activity WHERE xact_start IS NOT NULL \
@@ -15,9 +16,9 @@ pub(super) async fn leftovers(client: &Client) -> Result<Vec<String>> {
          UNION ALL SELECT concat('share of ',encode(name,'escape'),' for ',holder,' until ',expires) FROM {TABLE}_holders \
          WHERE expires>clock_timestamp() \
          UNION ALL SELECT concat('entry of ',holder,' for ',encode(name,'escape'),' until ',expires) FROM {TABLE}_waiters \
-         WHERE expires>clock_timestamp() \
+         WHERE expires BETWEEN clock_timestamp() AND clock_timestamp()+interval '10 s' \
          UNION ALL SELECT concat('mark of a waiter for ',encode(name,'escape'),' until ',wanted) FROM {TABLE}_leases \
-         WHERE wanted>clock_timestamp()"
+         WHERE wanted BETWEEN clock_timestamp() AND clock_timestamp()+interval '10 s'"
     );
     let rows = client.query(&ask, &[]).await?;
     rows.iter().map(|row| Ok(row.try_get(0)?)).collect()

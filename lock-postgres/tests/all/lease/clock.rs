@@ -93,6 +93,8 @@ async fn marks_and_entries_from_before_a_step_keep_nobody_out() {
     assert_eq!(granted.release().await, ReleaseOutcome::Released);
     // A question of the waiter's that was under way may have come after the step: its mark lasts for seconds, and not an hour.
     eventually("passing", async || try_in(&backend, "a", Exclusive).await.is_some()).await;
+    backend.clean_up().await.unwrap();
+    assert_eq!(fixture.number("SELECT count(*) FROM {}_waiters").await, 0);
 }
 
 #[testbed::test]
