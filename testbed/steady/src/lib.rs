@@ -23,8 +23,8 @@ pub mod blocking;
 
 pub use answer::Answer;
 
-/// How long a test waits for what must happen. A machine that makes any progress needs less.
-pub const AT_MOST: Duration = Duration::from_secs(180);
+/// How long a test waits for what must happen: less than the TTL of the holds in most tests, whose expiry would hide a defect.
+pub const AT_MOST: Duration = Duration::from_secs(50);
 /// The TTL of a hold whose expiry must not stand for a release: longer than [`AT_MOST`].
 pub const LONG_TTL: Duration = Duration::from_secs(600);
 /// How often a scenario may be disturbed.
