@@ -81,7 +81,7 @@ fn proofs(answers: &[Answer]) -> String {
 
 /// A row of the README's table: the first server whose title begins like this, when to choose it, and when the lock of a process that
 /// crashed is free.
-const CHOICES: [(&str, &str, &str); 8] = [
+const CHOICES: [(&str, &str, &str); 9] = [
     ("Redis, Valkey", "locks are many or short", "after the TTL"),
     (
         "Redis (`restart_delay",
@@ -104,6 +104,11 @@ const CHOICES: [(&str, &str, &str); 8] = [
         "after the TTL",
     ),
     ("PostgreSQL", "you run one already", "after the TTL"),
+    (
+        "PostgreSQL (`strategy=session`)",
+        "the same, and a lock must be free as soon as its process ends",
+        "at once; after the session timeout if its machine is gone",
+    ),
     (
         "ZooKeeper, ensemble of three (`heartbeat",
         "locks must survive the loss of a server",

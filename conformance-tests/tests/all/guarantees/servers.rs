@@ -7,6 +7,7 @@ use conformance_tests::{BackendHarness, Harness, NoServer, Route, ServerUse};
 use lock_core::backend::{Capabilities, DistributedLock};
 use lock_core::{Guarantee, Locker, Verdict};
 use lock_mysql::{LeaseTableBackend, MySqlConfig, Strategy};
+use lock_postgres::{PostgresConfig, SessionBackend};
 use lock_redis::{RedisBackend, RedisConfig};
 use lock_zookeeper::{ZooKeeperBackend, ZooKeeperConfig};
 use testbed::{Edition, Error, MariaDb, Redis};
@@ -99,6 +100,13 @@ pub(super) static SERVERS: &[Server] = &[
         cells: &[("server-crash", "postgres-lease/server-kill")],
         ask: || Box::pin(by_harness::<PostgresHarness<OwnPostgres>>()),
         versions: &[|| Box::pin(by_harness::<PostgresHarness<Postgres18>>())],
+    },
+    Server {
+        title: "PostgreSQL (`strategy=session`)",
+        suite: "postgres_session",
+        cells: &[],
+        ask: || Box::pin(sessions::<PostgresHarness<OwnPostgres>>()),
+        versions: &[|| Box::pin(sessions::<PostgresHarness<Postgres18>>())],
     },
     Server {
         title: "ZooKeeper, one server",
@@ -203,6 +211,13 @@ async fn leases(server: MariaDb) -> Result<Asked, NoServer> {
 }
 
 /// With the session timeout that is the default, unlike the suite's.
+async fn sessions<H: Harness>() -> Result<Asked, NoServer> {
+    let url = url_of::<H>("strategy=session").await?;
+    let config = PostgresConfig::from_url(&url).map_err(missing)?;
+    ask(Arc::new(SessionBackend::new(config).map_err(missing)?)).await
+}
+
+/// The same.
 async fn zookeeper<H: Harness>(heartbeat: &str) -> Result<Asked, NoServer> {
     let url = url_of::<H>(&format!("heartbeat={heartbeat}")).await?;
     let config = ZooKeeperConfig::from_url(&url).map_err(missing)?;

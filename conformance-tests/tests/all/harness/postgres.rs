@@ -336,8 +336,8 @@ impl<W: Which> Node for PostgresHarness<W> {
 
 /// There is no other way than through the session: it is the hold. Returns when the server has ended it.
 async fn end_session(owner: &Client, table: &str, name: &str) -> bool {
-    let end = "WITH k AS (SELECT ('x'||substr(encode(sha256(convert_to('polylock','UTF8')||'\\x00'::bytea||convert_to('session','UTF8')\
-         ||'\\x00'::bytea||convert_to('public','UTF8')||'\\x00'::bytea||convert_to($1,'UTF8')||'\\x00'::bytea||$2),'hex'),1,16))\
+    let end = "WITH k AS (SELECT ('x'||substr(encode(sha256(convert_to('polylock','UTF8')||decode('00','hex')||convert_to('session','UTF8')\
+         ||decode('00','hex')||convert_to('public','UTF8')||decode('00','hex')||convert_to($1,'UTF8')||decode('00','hex')||$2),'hex'),1,16))\
          ::bit(64)::bigint AS key) \
          SELECT pg_terminate_backend(pid,20000) FROM pg_locks,k WHERE locktype='advisory' AND granted \
          AND ((classid::bigint<<32)|objid::bigint)=key";
