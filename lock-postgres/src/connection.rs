@@ -326,9 +326,11 @@ impl Connection {
             return;
         }
         let (this, sql, types) = (self.clone(), statement.sql.clone(), statement.types.clone());
-        tokio::spawn(async move {
-            if let Ok(prepared) = this.client.prepare_typed(&sql, &types).await {
-                this.prepared.lock().insert(key, Prepared::Ready(prepared));
+        self.runtime.spawn(async move {
+            match this.client.prepare_typed(&sql, &types).await {
+                Ok(prepared) => drop(this.prepared.lock().insert(key, Prepared::Ready(prepared))),
+                // The next request tries again.
+                Err(_) => drop(this.prepared.lock().remove(&key)),
             }
         });
     }

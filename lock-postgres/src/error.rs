@@ -104,6 +104,11 @@ impl SqlError {
         self.cause() == Some(Cause::NoTable)
     }
 
+    /// The server does not show this: some services forbid or lack functions that a PostgreSQL has.
+    pub(crate) fn is_hidden(&self) -> bool {
+        matches!(self.code(), Some("42501" | "42883" | "0A000"))
+    }
+
     pub(crate) fn is_denied(&self) -> bool {
         self.cause() == Some(Cause::Denied)
     }
@@ -232,8 +237,8 @@ fn meaning_of(code: &str) -> (ErrorKind, Cow<'static, str>) {
         ),
         Cause::Denied => (
             Denied,
-            "the PostgreSQL user lacks a permission: it needs SELECT, INSERT and UPDATE on the lock tables, DELETE on those of \
-             holders and waiters, and USAGE on their schema",
+            "the PostgreSQL user lacks a permission: it needs SELECT, INSERT, UPDATE and DELETE on the tables of its strategy, and \
+             USAGE on their schema (see 'Permissions needed' in the documentation of lock-postgres)",
         ),
         Cause::NoDatabase => (
             Misconfigured,
@@ -267,14 +272,22 @@ fn meaning_of(code: &str) -> (ErrorKind, Cow<'static, str>) {
             Unavailable,
             "the PostgreSQL server takes no writes: connect to the primary, and see default_transaction_read_only",
         ),
-        Cause::Locked | Cause::Cancelled | Cause::OldSnapshot | Cause::Deadlock => {
-            (Unavailable, "the lock's row is being waited for elsewhere")
-        }
+        Cause::Locked | Cause::Cancelled => (
+            Unavailable,
+            "the PostgreSQL server could not lock a row of the lock tables in time: end the transaction that locks rows of these \
+             tables",
+        ),
+        Cause::OldSnapshot | Cause::Deadlock => (Unavailable, "the lock's row is being changed elsewhere"),
         Cause::Starting => (Unavailable, "the PostgreSQL server starts, or shuts down"),
         Cause::Ended => (Unavailable, "the PostgreSQL server ended the connection"),
-        Cause::NoMemory | Cause::NoRoom => (
+        Cause::NoMemory => (
             Unavailable,
-            "the PostgreSQL server has no memory or disk left: see its log",
+            "the PostgreSQL server's table of locks or its memory is full: raise max_locks_per_transaction there, or lower \
+             max_holds",
+        ),
+        Cause::NoRoom => (
+            Unavailable,
+            "the PostgreSQL server has no disk or another resource left: see its log",
         ),
         Cause::Broken => (Unavailable, "the connection to the PostgreSQL server broke"),
         Cause::FailedBefore | Cause::Other => {

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use lock_core::backend::AcquireRequest;
 use lock_core::{Error, ErrorKind, Guarantee, LockName, Result, Verdict};
 use lock_kit::clean_up::Schedule;
 use parking_lot::Mutex;
@@ -15,7 +16,7 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use self::carrier::Session;
-use self::claims::Claims;
+use self::claims::{ClaimGuard, Claims};
 use crate::config::{Pooler, PostgresConfig};
 use crate::connection::{Dialer, Supervisor, TextRows};
 use crate::error::{SqlError, shared_session};
@@ -162,11 +163,11 @@ impl Shared {
         self.config.response_timeout
     }
 
-    /// Refuses a hold for which the server may have no room.
-    fn check_room(&self) -> Result<()> {
+    /// A claim in a session that was reserved for it. Refuses one for which the server may have no room.
+    fn enter(&self, request: &AcquireRequest, session: &Arc<Session>, waits: bool) -> Result<ClaimGuard<'_>> {
         let most = self.most_holds.load(Ordering::Relaxed);
-        if most == 0 || self.claims.len() < most {
-            return Ok(());
+        if let Some(entered) = self.claims.enter(request, session.clone(), waits, most) {
+            return Ok(entered);
         }
         let message = format!(
             "this process holds or asks for {most} names, which is all that max_holds allows: raise it, and \

@@ -23,14 +23,22 @@ use crate::probe::{PROBE, Probe, SETTINGS};
 /// How long another server may take to show what it is.
 const SILENCE_LIMIT: Duration = Duration::from_millis(500);
 
+/// TCP probes a connection over which nothing came for so long.
+const KEEPALIVES_AFTER: Duration = Duration::from_secs(10);
+/// TCP ends a connection on which data was not acknowledged for so long.
+const UNANSWERED_FOR: Duration = Duration::from_secs(20);
+
 static NUMBERS: AtomicU64 = AtomicU64::new(1);
 
 /// What a connection needs besides what all need.
 pub(crate) struct SetUp {
     /// Options in the first message, which the server itself reads. A pooler refuses or ignores them.
     pub(crate) options: Option<String>,
-    /// Statements that are run before the probe. [`Connection::answer_to_set_up`] has their rows.
+    /// Statements that are run after the probe, which would take what they set for the server's settings.
+    /// [`Connection::answer_to_set_up`] has their rows.
     pub(crate) text: String,
+    /// For how long the client keeps a connection over which nothing comes, at least.
+    pub(crate) keep_silent: Duration,
 }
 
 /// Makes that of a connection with this [mark](Connection::mark).
@@ -100,13 +108,16 @@ impl Dialer {
 
     async fn dial_host(&self, host: &Host, limit: Duration, on_call: OnCall) -> Result<Arc<Connection>> {
         let (user, password) = self.config.login(limit).await.map_err(Error::not_executed)?;
+        let mark = HolderId::random().to_string();
+        let set_up = self.set_up.map(|set_up| set_up(&self.config, &mark));
+        let silent = set_up.as_ref().map_or(Duration::ZERO, |set_up| set_up.keep_silent);
         let mut options = Config::new();
         options
             .user(user)
             .dbname(&self.config.database)
             .application_name("polylock")
-            .keepalives_idle(Duration::from_secs(10))
-            .tcp_user_timeout(Duration::from_secs(20));
+            .keepalives_idle(silent.max(KEEPALIVES_AFTER))
+            .tcp_user_timeout(silent.max(UNANSWERED_FOR));
         if let Some(password) = password {
             options.password(password);
         }
@@ -119,8 +130,6 @@ impl Dialer {
                 return Err(Error::new(ErrorKind::Misconfigured, "there are no Unix sockets here").not_executed());
             }
         };
-        let mark = HolderId::random().to_string();
-        let set_up = self.set_up.map(|set_up| set_up(&self.config, &mark));
         let has_options = match set_up.as_ref().and_then(|set_up| set_up.options.as_ref()) {
             Some(text) => {
                 options.options(text);
@@ -175,7 +184,7 @@ impl Dialer {
         let text = match (is_own, set_up) {
             (false, _) => PROBE.to_owned(),
             (true, None) => format!("{SETTINGS};{PROBE}"),
-            (true, Some(set_up)) => format!("{SETTINGS};{};{PROBE}", set_up.text),
+            (true, Some(set_up)) => format!("{SETTINGS};{PROBE};{}", set_up.text),
         };
         let mut connection = Connection {
             client,

@@ -264,23 +264,28 @@ fn enter_reader(tokens: &str, readers: &str) -> String {
     )
 }
 
-/// Shared first, so that nobody writes in between. If it was executed before, it has the lock shared twice then.
+/// Shared first, so that nobody writes in between. An earlier try may have come half the way or all of it: what it has locked is not
+/// locked once more, as one unlock would leave the other.
 fn downgrade(key: &str) -> String {
     format!(
-        "WITH s AS MATERIALIZED (SELECT CASE WHEN {IS_MINE} THEN pg_advisory_lock_shared({key})::text END AS ok),\
-         u AS MATERIALIZED (SELECT CASE WHEN ok IS NOT NULL THEN pg_advisory_unlock({key}) END AS was FROM s) \
-         SELECT CASE WHEN was THEN true WHEN NOT was THEN pg_advisory_unlock_shared({key}) END FROM u"
+        "WITH h AS MATERIALIZED (SELECT mode='ExclusiveLock' AS alone FROM {LOCKS} AND {KEY_OF_LOCK}={key} AND granted \
+         AND pid=pg_backend_pid()),\
+         s AS MATERIALIZED (SELECT CASE WHEN {IS_MINE} AND EXISTS(SELECT FROM h) THEN CASE WHEN EXISTS(SELECT FROM h WHERE NOT alone) \
+         THEN '' ELSE pg_advisory_lock_shared({key})::text END END AS ok) \
+         SELECT CASE WHEN ok IS NOT NULL THEN CASE WHEN EXISTS(SELECT FROM h WHERE alone) THEN pg_advisory_unlock({key}) \
+         ELSE true END END FROM s"
     )
 }
 
-/// A standby that is promoted keeps its process and gets another timeline: the first who sees that writes down when.
+/// A standby that is promoted keeps its process and gets another timeline: the first who sees that writes down when. If two see it
+/// together, the second waits for the first, and reads the row that the first wrote, which its snapshot does not show.
 fn age(tokens: &str) -> String {
     format!(
         "WITH n AS MATERIALIZED (SELECT ('x'||substr(pg_walfile_name(pg_current_wal_lsn()),1,8))::bit(32)::bigint AS line,{CLOCK} AS now),\
          s AS (INSERT INTO {tokens} AS t (name,token,last_token) SELECT {TIMELINE},line,0 FROM n \
          WHERE NOT EXISTS (SELECT FROM {tokens} WHERE name={TIMELINE} AND token=line) \
-         ON CONFLICT (name) DO UPDATE SET token=excluded.token,last_token=(SELECT now FROM n) WHERE t.token<>excluded.token \
-         RETURNING last_token) \
+         ON CONFLICT (name) DO UPDATE SET token=excluded.token,last_token=\
+         CASE WHEN t.token<>excluded.token THEN (SELECT now FROM n) ELSE t.last_token END RETURNING last_token) \
          SELECT now-GREATEST({},COALESCE((SELECT last_token FROM s),(SELECT last_token FROM {tokens} WHERE name={TIMELINE}),0)) FROM n",
         in_micros("pg_postmaster_start_time()")
     )

@@ -27,6 +27,8 @@ pub(crate) struct Identity {
     pub(crate) process: i32,
     /// When it was started, in microseconds; `None` if the server does not say.
     started: Option<i64>,
+    /// The number in its `application_name`, if a pooler may lend the session to somebody else, who sets another name.
+    client: Option<u64>,
 }
 
 /// What the server says of a new session.
@@ -42,7 +44,13 @@ pub(crate) struct Told {
 pub(crate) fn set_up(config: &PostgresConfig, mark: &str) -> SetUp {
     let timeout = config.sessions.timeout;
     let (options, set_mark) = match config.pooler {
-        Pooler::Session => (None, format!("SELECT set_config('polylock.session','{mark}',false);")),
+        Pooler::Session => {
+            let name = client_of(mark).map(application_name).unwrap_or_default();
+            let set_mark = format!(
+                "SELECT set_config('polylock.session','{mark}',false),set_config('application_name','{name}',false);"
+            );
+            (None, set_mark)
+        }
         _ => (Some(format!("-c polylock.session={mark}")), String::new()),
     };
     // A line that is cut off must not end the session before its timeout, by which its client counts.
@@ -60,14 +68,28 @@ pub(crate) fn set_up(config: &PostgresConfig, mark: &str) -> SetUp {
         timeout.as_millis(),
         started = in_micros("backend_start"),
     );
-    SetUp { options, text }
+    SetUp {
+        options,
+        text,
+        keep_silent: Duration::from_secs(seconds),
+    }
+}
+
+/// The first 16 of the digits of a mark.
+fn client_of(mark: &str) -> Option<u64> {
+    u64::from_str_radix(mark.get(..16)?, 16).ok()
+}
+
+fn application_name(client: u64) -> String {
+    format!("polylock {client:016x}")
 }
 
 /// Reads what the server said of this session.
 ///
 /// # Errors
 /// [`ErrorKind::Misconfigured`] for an old server, and for a pooler that was not declared.
-pub(crate) fn told(connection: &Connection, address: &str) -> Result<Told> {
+pub(crate) fn told(connection: &Connection, config: &PostgresConfig) -> Result<Told> {
+    let address = &config.address();
     let rows = connection.answer_to_set_up();
     let row = rows
         .iter()
@@ -91,6 +113,10 @@ pub(crate) fn told(connection: &Connection, address: &str) -> Result<Told> {
         identity: Identity {
             process: process.ok_or_else(unread)?,
             started: number(4),
+            client: match config.pooler {
+                Pooler::Session => client_of(connection.mark()),
+                _ => None,
+            },
         },
         lock_entries: number(5).and_then(|entries| usize::try_from(entries).ok()).unwrap_or(0),
     })
@@ -132,7 +158,14 @@ impl Identity {
             Some(number) => format!(" AND COALESCE({started},{number})={number}"),
             None => String::new(),
         };
-        format!("SELECT {what} FROM pg_stat_activity WHERE pid={}{is_it}", self.process)
+        let is_clients = match self.client {
+            Some(client) => format!(" AND application_name='{}'", application_name(client)),
+            None => String::new(),
+        };
+        format!(
+            "SELECT {what} FROM pg_stat_activity WHERE pid={}{is_it}{is_clients}",
+            self.process
+        )
     }
 }
 
@@ -155,13 +188,14 @@ mod tests {
         let long = config
             .with_session_timeout(Duration::from_secs(60))
             .with_pooler(Pooler::Session);
-        let pooled = set_up(&long, "ab");
-        assert_eq!(pooled.options, None);
-        assert!(
-            pooled
-                .text
-                .starts_with("SELECT set_config('polylock.session','ab',false);")
-        );
+        assert_eq!(direct.keep_silent, Duration::from_secs(2));
+        let mark = "0123456789abcdef0123456789abcdef";
+        let pooled = set_up(&long, mark);
+        assert_eq!((pooled.options, pooled.keep_silent), (None, Duration::from_secs(61)));
+        assert!(pooled.text.starts_with(&format!(
+            "SELECT set_config('polylock.session','{mark}',false),\
+             set_config('application_name','polylock 0123456789abcdef',false);"
+        )));
         assert!(
             pooled.text.contains("('tcp_user_timeout','61s')") && pooled.text.contains("('tcp_keepalives_idle','61')")
         );
@@ -172,6 +206,7 @@ mod tests {
         let identity = Identity {
             process: 7,
             started: Some(5),
+            client: None,
         };
         assert_eq!(
             identity.find(),
@@ -182,6 +217,15 @@ mod tests {
             identity
                 .terminate(Duration::from_secs(2))
                 .starts_with("SELECT pg_terminate_backend(pid,2000) ")
+        );
+        let pooled = Identity {
+            client: client_of("0123456789abcdef0123456789abcdef"),
+            ..identity
+        };
+        assert!(
+            pooled
+                .find()
+                .ends_with("=5 AND application_name='polylock 0123456789abcdef'")
         );
     }
 }

@@ -94,9 +94,8 @@ impl Shared {
     }
 
     async fn try_once(self: &Arc<Self>, request: &AcquireRequest) -> Result<Tried> {
-        self.check_room()?;
         let session = self.session_to_ask(request).await?;
-        let entered = self.claims.enter(request, session.clone(), false);
+        let entered = self.enter(request, &session, false)?;
         let claim = entered.claim.clone();
         request.note_connected();
         let statements = self.statements().await?;
@@ -161,7 +160,12 @@ impl Shared {
         was_used: bool,
     ) -> Result<Tried> {
         if matches!(error, SqlError::NotConnected) {
-            self.claims.forget(claim);
+            // Its session may live on at the server, with the lock that it waited for.
+            if claim.waits {
+                self.end_claim(claim).await?;
+            } else {
+                self.claims.forget(claim);
+            }
             return Ok(Tried::Again);
         }
         if error.is_refusal() {

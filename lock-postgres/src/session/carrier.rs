@@ -15,7 +15,7 @@ use crate::connection::Connection;
 use crate::error::SqlError;
 use crate::protocol::session_setup::Identity;
 
-/// An unanswered acquire without a hold that nobody has undone for so long has been forgotten by everybody.
+/// What nobody has undone for so long, everybody has forgotten: an acquire without an answer, or the claims of a session that ended.
 const FORGOTTEN: Duration = Duration::from_secs(60);
 
 pub(super) struct Session {
@@ -25,8 +25,6 @@ pub(super) struct Session {
     /// From when on the server may grant locks; unset until it was asked.
     pub(super) grants_from: OnceLock<Instant>,
     state: Mutex<State>,
-    /// That of a further session.
-    _permit: Option<OwnedSemaphorePermit>,
 }
 
 /// The moment at which a request was sent, by two clocks that count alike.
@@ -58,7 +56,9 @@ struct State {
     /// The latest request that was answered.
     proven: Moment,
     idle_since: Instant,
-    ended: bool,
+    ended: Option<Instant>,
+    /// That of a further session, until it ends.
+    permit: Option<OwnedSemaphorePermit>,
 }
 
 /// A lease that the session keeps.
@@ -66,6 +66,8 @@ struct Bound {
     lease: Lease,
     /// Heartbeats renew it. Otherwise it ends by itself.
     is_renewed: bool,
+    /// Its hold was dropped, so that nobody else unlocks the name.
+    is_dropped: bool,
 }
 
 impl Session {
@@ -91,14 +93,14 @@ impl Session {
                 waiting: None,
                 proven,
                 idle_since: now,
-                ended: false,
+                ended: None,
+                permit,
             }),
-            _permit: permit,
         }
     }
 
     pub(super) fn has_ended(&self) -> bool {
-        self.state.lock().ended || self.connection.has_ended()
+        self.state.lock().ended.is_some() || self.connection.has_ended()
     }
 
     /// Has it carry this name for this id, if it can. `waits`: for a wait, which nothing else may be in its way.
@@ -108,7 +110,7 @@ impl Session {
             true => state.names.is_empty(),
             false => !state.names.contains_key(name),
         };
-        if !is_free || state.ended || state.waiting.is_some() || self.connection.has_ended() {
+        if !is_free || state.ended.is_some() || state.waiting.is_some() || self.connection.has_ended() {
             return false;
         }
         state.names.insert(name.clone(), (holder, Instant::now()));
@@ -166,7 +168,7 @@ impl Session {
         fixed: Option<(SentAt, Duration)>,
     ) -> Result<Armed> {
         let mut state = self.state.lock();
-        if state.ended {
+        if state.ended.is_some() {
             return Err(self.end_error());
         }
         state.prove(proven);
@@ -177,6 +179,7 @@ impl Session {
         let bound = Bound {
             lease: lease.clone(),
             is_renewed: true,
+            is_dropped: false,
         };
         state.leases.insert(holder, bound);
         Ok(armed)
@@ -185,7 +188,7 @@ impl Session {
     /// From here on heartbeats renew `next` in place of the lease of this id. False if they renew none.
     pub(super) fn replace_lease(&self, holder: HolderId, next: &Lease) -> bool {
         let mut state = self.state.lock();
-        let is_ended = state.ended;
+        let is_ended = state.ended.is_some();
         match state.leases.get_mut(&holder) {
             Some(bound) if bound.is_renewed && !is_ended => {
                 bound.lease = next.clone();
@@ -195,17 +198,18 @@ impl Session {
         }
     }
 
-    /// Stops renewing a lease. When it has ended, so does the hold.
-    pub(super) fn stop_renewing(&self, holder: HolderId) {
+    /// The hold of a lease was dropped: when the lease has ended, the name is unlocked. A fixed lease lasts for its own term.
+    pub(super) fn drop_hold(&self, holder: HolderId, is_fixed: bool) {
         if let Some(bound) = self.state.lock().leases.get_mut(&holder) {
-            bound.is_renewed = false;
+            bound.is_dropped = true;
+            bound.is_renewed &= is_fixed;
         }
     }
 
     /// The server has answered a request: the session lived when that was sent.
     pub(super) fn prove(&self, proven: Moment) {
         let mut state = self.state.lock();
-        if state.ended || !state.prove(proven) {
+        if state.ended.is_some() || !state.prove(proven) {
             return;
         }
         let is_live =
@@ -235,7 +239,7 @@ impl Session {
         let is_over = |holder: &HolderId, since: Instant| match state.leases.get(holder) {
             Some(bound) => match bound.lease.state() {
                 HoldState::Lost(_) => true,
-                HoldState::Released => !bound.is_renewed,
+                HoldState::Released => bound.is_dropped,
                 _ => false,
             },
             None => state.waiting.is_none() && since.elapsed() > FORGOTTEN.max(2 * self.timeout),
@@ -246,14 +250,21 @@ impl Session {
 
     /// It has ended, and all its holds with it.
     pub(super) fn end(&self) {
-        let (leases, error) = {
+        let (leases, permit, error) = {
             let mut state = self.state.lock();
-            state.ended = true;
-            (std::mem::take(&mut state.leases), self.end_error())
+            state.ended.get_or_insert_with(Instant::now);
+            (std::mem::take(&mut state.leases), state.permit.take(), self.end_error())
         };
+        drop(permit);
         for bound in leases.into_values() {
             bound.lease.lose_because(LostCause::Disconnected, error.clone());
         }
+    }
+
+    /// Whether it ended so long ago that the server has ended it too, and nobody asks for its claims any more.
+    pub(super) fn is_forgotten(&self) -> bool {
+        let ended = self.state.lock().ended;
+        ended.is_some_and(|ended| ended.elapsed() > FORGOTTEN.max(2 * self.timeout))
     }
 
     /// Why it has ended.
@@ -276,6 +287,15 @@ impl State {
             self.proven = proven;
         }
         is_later
+    }
+}
+
+/// Its task reads on until the server has answered, so that a wait would keep its place in the queue.
+impl Drop for Session {
+    fn drop(&mut self) {
+        if self.state.get_mut().waiting.is_some() {
+            self.connection.abort();
+        }
     }
 }
 

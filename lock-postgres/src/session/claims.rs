@@ -55,12 +55,15 @@ impl Claims {
         self.0.lock().get(&holder).cloned()
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.0.lock().len()
-    }
-
-    /// A claim of this request in a session that was reserved for it.
-    pub(super) fn enter(&self, request: &AcquireRequest, session: Arc<Session>, waits: bool) -> ClaimGuard<'_> {
+    /// A claim of this request in a session that was reserved for it. `None`, and the session is free again, if there are `most`
+    /// claims already; 0 is no limit.
+    pub(super) fn enter(
+        &self,
+        request: &AcquireRequest,
+        session: Arc<Session>,
+        waits: bool,
+        most: usize,
+    ) -> Option<ClaimGuard<'_>> {
         let form = match request.mode() {
             Mode::Shared => Form::Shared,
             _ => Form::Exclusive,
@@ -80,8 +83,22 @@ impl Claims {
             }),
             gate: tokio::sync::Mutex::new(false),
         });
-        self.0.lock().insert(request.holder(), claim.clone());
-        ClaimGuard { claims: self, claim }
+        let mut claims = self.0.lock();
+        let forgotten: Vec<_> = match most != 0 && claims.len() >= most {
+            true => claims.extract_if(|_, claim| claim.session.is_forgotten()).collect(),
+            false => Vec::new(),
+        };
+        let has_room = most == 0 || claims.len() < most;
+        if has_room {
+            claims.insert(request.holder(), claim.clone());
+        }
+        drop(claims);
+        drop(forgotten);
+        if !has_room {
+            claim.session.forget(&claim.name, claim.holder);
+            return None;
+        }
+        Some(ClaimGuard { claims: self, claim })
     }
 
     /// Nothing of it is left at the server.

@@ -37,15 +37,21 @@ impl Shared {
         let session = &claim.session;
         // From here on nothing is granted on it.
         claim.begin_release();
-        if !session.has_ended() && session.connection.is_driven().await {
+        let is_alone = || session.carries_only(claim.holder) || session.has_lapsed();
+        if !session.has_ended() {
+            if !session.connection.is_driven().await {
+                return match is_alone() {
+                    true => self.end_with_session(claim).await,
+                    false => Err(SqlError::RuntimeNotDriven.into_lock_error()),
+                };
+            }
             let mut is_over = claim.gate.lock().await;
             if *is_over {
                 return Ok(Some(false));
             }
             if claim.is_waiting() {
                 // It need not take effect: the unlock waits behind the wait.
-                let cancelled = self.ask(&session.identity.cancel()).await;
-                cancelled.map_err(SqlError::into_lock_error)?;
+                drop(self.ask(&session.identity.cancel()).await);
             }
             let unlocked = self.unlock_any(claim).await;
             if claim.waits {
@@ -57,14 +63,18 @@ impl Shared {
                     self.claims.forget(claim);
                     return Ok(Some(was_locked));
                 }
-                Err(error @ SqlError::TimedOut(_)) if !session.carries_only(claim.holder) => {
+                Err(error @ (SqlError::TimedOut(_) | SqlError::RuntimeNotDriven)) if !is_alone() => {
                     return Err(error.into_lock_error());
                 }
                 Err(error) if error.is_refusal() => return Err(error.into_lock_error()),
                 Err(_) => session.connection.abort(),
             }
         }
-        self.end_session(session).await?;
+        self.end_with_session(claim).await
+    }
+
+    async fn end_with_session(&self, claim: &Claim) -> Result<Option<bool>> {
+        self.end_session(&claim.session).await?;
         self.claims.forget(claim);
         Ok(None)
     }
@@ -103,8 +113,9 @@ impl Shared {
     /// Ends a session at the server, and waits until it has ended: with it ends what it has locked or may still lock.
     pub(super) async fn end_session(&self, session: &Arc<Session>) -> Result<()> {
         session.connection.abort();
-        let ended = self.ask(&session.identity.terminate(END_WITHIN)).await;
-        let rows = ended.map_err(SqlError::into_lock_error)?;
+        let within = END_WITHIN.min(self.limit() / 2);
+        let ended = self.ask(&session.identity.terminate(within)).await;
+        let rows = ended.map_err(not_ended)?;
         match rows.first().and_then(|row| row.first()) {
             Some(Some(ended)) if ended == "f" => {
                 let message = "the PostgreSQL server has not yet ended the session of a connection that broke";
@@ -112,6 +123,18 @@ impl Shared {
             }
             _ => Ok(()),
         }
+    }
+}
+
+/// The error for a caller if the server refused to end a session.
+fn not_ended(error: SqlError) -> Error {
+    match error.is_denied() {
+        true => {
+            let message = "the PostgreSQL user may not end a session that this process had: its login must stay the same user, \
+                           or be granted pg_signal_backend";
+            Error::new(ErrorKind::Denied, message).with_source(error)
+        }
+        false => error.into_lock_error(),
     }
 }
 

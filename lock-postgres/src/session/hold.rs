@@ -176,8 +176,8 @@ impl Drop for SessionHold {
         let session = &self.claim.session;
         if session.has_ended() {
             self.shared.claims.forget(&self.claim);
-        } else if !self.is_fixed {
-            session.stop_renewing(self.claim.holder);
+        } else {
+            session.drop_hold(self.claim.holder, self.is_fixed);
         }
     }
 }

@@ -27,7 +27,7 @@ impl Shared {
         connection: Arc<Connection>,
         permit: Option<OwnedSemaphorePermit>,
     ) -> Result<Arc<Session>> {
-        let told = told(&connection, &self.config.address())?;
+        let told = told(&connection, &self.config)?;
         if self.config.sessions.max_holds.is_none() {
             self.most_holds
                 .store((told.lock_entries / 10).max(1), Ordering::Relaxed);
@@ -172,8 +172,8 @@ impl Shared {
                     statements = self.prepare().await?;
                     continue;
                 }
-                // Some services show no timeline.
-                Err(error) if error.is_refusal() => ask(&statements.age_of_process).await,
+                // Any other refusal may hide that the server was just promoted.
+                Err(error) if error.is_hidden() => ask(&statements.age_of_process).await,
                 rows => rows,
             };
             let age = rows.and_then(|rows| {

@@ -42,7 +42,7 @@ impl Shared {
             // Core asks again after a while.
             return Ok(Some(Attempt::Busy(busy)));
         };
-        let entered = self.claims.enter(request, session.clone(), true);
+        let entered = self.enter(request, &session, true)?;
         let claim = entered.claim.clone();
         let statements = self.statements().await?;
         self.check_age(&session).await?;

@@ -13,7 +13,7 @@ use crate::lease::support::Fixture;
 
 /// The advisory locks of 64 bits in the database of a fixture, of the sessions of its tables.
 const LOCKS: &str = "pg_locks l JOIN pg_stat_activity a USING (pid) WHERE l.locktype='advisory' AND l.objsubid=1 AND l.database=\
-     (SELECT oid FROM pg_database WHERE datname=current_database()) AND a.application_name='polylock'";
+     (SELECT oid FROM pg_database WHERE datname=current_database()) AND a.application_name LIKE 'polylock%'";
 
 /// The key of the advisory lock of a name, of tables in the schema `public`.
 fn key(fixture: &Fixture, name: &str) -> String {

@@ -51,3 +51,51 @@ async fn a_server_that_was_promoted_grants_nothing_at_first() {
     // Those who were connected to it before know that it is the same server.
     grant(&before, "c", secs(60)).await;
 }
+
+/// Two clients of a server that was promoted. The row is changed by one, and not yet committed.
+#[testbed::test]
+async fn the_second_one_who_sees_a_promotion_waits_for_the_first() {
+    let fixture = Fixture::shared().await;
+    let config = fixture.session_config().with_restart_delay(secs(5));
+    granted_in_the_end(&SessionBackend::new(config.clone()).unwrap(), "b").await;
+    let change = |change: &str| format!("UPDATE {}_tokens SET {change} WHERE name=''", fixture.table);
+    let observer = fixture.observer().await;
+    observer.batch_execute(&change("token=token+1")).await.unwrap();
+    let now = "(extract(epoch from clock_timestamp())*1000000)::bigint";
+    let first = format!("BEGIN;{}", change(&format!("token=token-1,last_token={now}")));
+    observer.batch_execute(&first).await.unwrap();
+    let backend = SessionBackend::new(config).unwrap();
+    let (request, _control) = options("a", secs(60)).waits(false).start();
+    let asking = begin(&backend, &request);
+    eventually("waiting for the row", async || {
+        fixture.waiting_for_rows().await == 1 || asking.is_finished()
+    })
+    .await;
+    observer.batch_execute("COMMIT").await.unwrap();
+    // The error of a row that was locked for too long, if the commit was late.
+    let refused = happens("an answer", asking).await.unwrap().unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Unavailable);
+    assert!(refused.is_not_executed(), "{refused}");
+}
+
+#[testbed::test]
+async fn a_server_whose_time_of_promotion_cannot_be_read_grants_nothing() {
+    let fixture = Fixture::shared().await;
+    let config = fixture.session_config().with_restart_delay(secs(2));
+    granted_in_the_end(&SessionBackend::new(config.clone()).unwrap(), "b").await;
+    let observer = fixture.observer().await;
+    let other = format!("UPDATE {}_tokens SET token=token+1 WHERE name=''", fixture.table);
+    observer.batch_execute(&other).await.unwrap();
+    let lock = format!("BEGIN;SELECT FROM {}_tokens WHERE name='' FOR UPDATE", fixture.table);
+    observer.batch_execute(&lock).await.unwrap();
+    let backend = SessionBackend::new(config).unwrap();
+    let (request, _control) = options("a", secs(60)).waits(false).start();
+    let error = happens("an answer", backend.acquire(&request)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert!(
+        error.is_not_executed() && error.to_string().contains("locks rows"),
+        "{error}"
+    );
+    observer.batch_execute("COMMIT").await.unwrap();
+    granted_in_the_end(&backend, "a").await;
+}

@@ -133,3 +133,40 @@ async fn a_session_that_falls_silent_is_ended_by_the_server() {
     .await;
     runtime.shutdown_background();
 }
+
+/// Its lock cannot be taken from a session that carries the holds of others.
+#[testbed::test]
+async fn an_abandon_spares_the_other_holds_of_a_session_whose_runtime_is_not_driven() {
+    let fixture = Fixture::shared().await;
+    let backend = fixture.sessions();
+    let (runtime, holds) = std::thread::spawn({
+        let backend = backend.clone();
+        move || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .unwrap();
+            let holds = ["kept", "a"].map(|of| {
+                let (request, control) = options(of, secs(60)).waits(false).start();
+                let attempt = runtime.block_on(backend.acquire(&request)).unwrap();
+                (granted(attempt).expect("the name is free"), request, control)
+            });
+            (runtime, holds)
+        }
+    })
+    .join()
+    .unwrap();
+    let [_, abandoned] = &holds;
+    let error = happens("an answer", backend.abandon(&abandoned.1)).await.unwrap_err();
+    assert!(
+        error.is_retryable() && error.to_string().contains("drive the runtime"),
+        "{error}"
+    );
+    assert_eq!(locks(&fixture, "kept", true).await, 1);
+    runtime.shutdown_background();
+    eventually("the end of the session", async || {
+        locks(&fixture, "kept", true).await == 0
+    })
+    .await;
+    happens("an answer", backend.abandon(&abandoned.1)).await.unwrap();
+}

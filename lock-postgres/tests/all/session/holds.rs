@@ -2,7 +2,7 @@
 
 use lock_core::ErrorKind;
 use lock_core::backend::{DistributedLock, ReleaseOutcome};
-use lock_postgres::SessionBackend;
+use lock_postgres::{Checks, SessionBackend};
 
 use super::locks;
 use crate::lease::support::*;
@@ -118,4 +118,12 @@ async fn a_token_ahead_of_the_clock_survives_a_crash() {
     let again = fixture.sessions();
     eventually("a grant", async || again.connect().await.is_ok()).await;
     assert!(grant(&again, "a", secs(60)).await.token() > token);
+}
+
+/// Their commits wait for nothing, and no check may take that for a setting of the server.
+#[testbed::test]
+async fn the_checks_of_the_server_do_not_see_what_a_session_sets() {
+    let fixture = Fixture::shared().await;
+    let backend = SessionBackend::new(fixture.session_config().with_checks(Checks::Refuse)).unwrap();
+    grant(&backend, "a", secs(60)).await.release().await;
 }

@@ -44,3 +44,56 @@ async fn no_more_names_than_allowed_are_waited_for() {
     grant(&backend, "c", secs(60)).await;
     waiting.abort();
 }
+
+#[testbed::test]
+async fn no_more_names_than_allowed_are_asked_for_at_once() {
+    let fixture = Fixture::shared().await;
+    let backend = SessionBackend::new(fixture.session_config().with_max_holds(2)).unwrap();
+    let requests: Vec<_> = (0..20)
+        .map(|number| options(&format!("name {number}"), secs(60)).waits(false).start())
+        .collect();
+    let asking: Vec<_> = requests.iter().map(|(request, _)| begin(&backend, request)).collect();
+    let mut held = Vec::new();
+    for asked in asking {
+        match happens("an answer", asked).await.unwrap() {
+            Ok(attempt) => held.push(granted(attempt).expect("the name is free")),
+            Err(error) => assert!(
+                error.is_not_executed() && error.to_string().contains("max_holds"),
+                "{error}"
+            ),
+        }
+    }
+    assert!((1..=2).contains(&held.len()), "{} holds", held.len());
+}
+
+#[testbed::test]
+async fn a_session_that_has_ended_takes_no_connection() {
+    let fixture = Fixture::shared().await;
+    let (holder, backend) = (
+        fixture.sessions(),
+        SessionBackend::new(fixture.session_config().with_max_connections(2)).unwrap(),
+    );
+    let mut lost = Vec::new();
+    for of in ["a", "b"] {
+        let held = grant(&holder, of, secs(60)).await;
+        let (request, control) = options(of, secs(60)).start();
+        let waiting = begin(&backend, &request);
+        eventually("waiting", async || {
+            locks(&fixture, of, false).await == 1 || waiting.is_finished()
+        })
+        .await;
+        held.release().await;
+        let granted = granted(happens("an answer", waiting).await.unwrap().unwrap()).expect("it waits for its turn");
+        let end = format!(
+            "SELECT pg_terminate_backend(pid,20000) FROM pg_locks WHERE locktype='advisory' AND \
+             ((classid::bigint<<32)|objid::bigint)={}",
+            super::key(&fixture, of)
+        );
+        assert_eq!(fixture.value(&end).await.as_deref(), Some("t"));
+        eventually("the loss", async || {
+            matches!(request.lease().state(), lock_core::HoldState::Lost(_))
+        })
+        .await;
+        lost.push((granted, control));
+    }
+}

@@ -77,3 +77,30 @@ async fn nobody_writes_while_a_hold_is_downgraded() {
     held.release().await;
     assert!(granted(happens("an answer", waiting).await.unwrap().unwrap()).is_some());
 }
+
+/// The server takes the shared lock, and then fails.
+#[testbed::test]
+async fn a_downgrade_that_failed_half_way_can_be_repeated() {
+    let fixture = Fixture::own(testbed::Postgres::new()).await;
+    let observer = fixture.observer().await;
+    let fail = "CREATE FUNCTION public.pg_advisory_unlock(bigint) RETURNS boolean LANGUAGE plpgsql AS \
+                'BEGIN RAISE EXCEPTION ''no''; END'; ALTER ROLE CURRENT_USER SET search_path=public,pg_catalog";
+    observer.batch_execute(fail).await.unwrap();
+    let backend = fixture.sessions();
+    let held = grant(&backend, "a", secs(60)).await;
+    for _ in 0..2 {
+        happens("an answer", held.hold.downgrade(secs(60))).await.unwrap_err();
+        // Both locks are there.
+        assert_eq!(locks(&fixture, "a", true).await, 2);
+    }
+    let allow = "DROP FUNCTION public.pg_advisory_unlock(bigint)";
+    observer.batch_execute(allow).await.unwrap();
+    let renewal = happens("an answer", held.hold.downgrade(secs(60))).await.unwrap();
+    assert!(matches!(renewal, Renewal::Renewed(_)), "{renewal:?}");
+    assert_eq!(locks(&fixture, "a", true).await, 1);
+    let other = fixture.sessions();
+    let reader = try_in(&other, "a", Mode::Shared).await.expect("readers share");
+    reader.release().await;
+    held.release().await;
+    assert_eq!(locks(&fixture, "a", true).await, 0);
+}
