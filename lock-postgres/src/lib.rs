@@ -45,7 +45,9 @@
 //!   [the limits](LeaseTableBackend#limits). Sessions take [one for each name](SessionBackend#limits) that is waited for.
 //! - Nothing else needs to be set. Each connection sets its own `default_transaction_isolation`, `default_transaction_read_only`,
 //!   `statement_timeout`, `lock_timeout`, `idle_in_transaction_session_timeout`, `idle_session_timeout`, `transaction_timeout`,
-//!   `timezone`, `plan_cache_mode` and `jit`, and `synchronous_commit=on` unless that is `remote_apply`.
+//!   `timezone`, `plan_cache_mode` and `jit`, `tcp_keepalives_idle`, `tcp_keepalives_interval`, `tcp_keepalives_count` and
+//!   `tcp_user_timeout`, and `synchronous_commit=on` unless that is `remote_apply`. A connection that carries locks of sessions sets
+//!   `synchronous_commit=off` and, on Linux, `client_connection_check_interval=1s` as well.
 //!
 //! # Behind a pooler
 //! For sessions, see [`SessionBackend`](SessionBackend#poolers). For leases, a pooler that gives each client a connection of its own
@@ -81,7 +83,8 @@
 //! schema; and `CREATE` on it if polylock is to make the tables: [`schema`] has their SQL for an administrator. `DELETE` on
 //! `{table}_leases` is needed only if rows of names that nobody uses any more are to be [deleted](PostgresConfig::with_retention).
 //! For sessions: `SELECT`, `INSERT` and `UPDATE` on `{table}_tokens`, these and `DELETE` on `{table}_readers`, and likewise `DELETE` on
-//! `{table}_tokens`. A process ends sessions of its own that it has lost (`pg_terminate_backend`), which every user may do with its own.
+//! `{table}_tokens`. A process ends sessions of its own that it has lost (`pg_terminate_backend`), which every user may do with its own. So
+//! the user must stay the same while the process runs: only its password may change.
 //! Advisory locks, `LISTEN` and `NOTIFY` need no permission. No superuser, no `pg_signal_backend`.
 //!
 //! # Change of a password

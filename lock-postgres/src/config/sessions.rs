@@ -72,7 +72,7 @@ impl PostgresConfig {
     }
 
     /// Sets how many connections this backend may have for locks with [`Strategy::Session`]: one that carries holds, and one for each
-    /// name that is waited for. If all are taken, waiters ask again and again. At least 2. Defaults to
+    /// name that is waited for, or that is held after a wait. If all are taken, waiters ask again and again. At least 2. Defaults to
     /// [`DEFAULT_MAX_CONNECTIONS`](Self::DEFAULT_MAX_CONNECTIONS).
     #[must_use]
     pub fn with_max_connections(mut self, most: usize) -> Self {

@@ -73,24 +73,30 @@ const PASS_CONFIRMED_WITHIN: Duration = Duration::from_millis(50);
 /// first message of its connection. Only the server itself can take it, since a pooler's connections are older than its clients. A
 /// pooler that refuses or ignores the mark is an error, [`Misconfigured`](lock_core::ErrorKind::Misconfigured). With
 /// `pooler=session` a statement sets the mark instead. Then polylock compares the sessions of its own connections when it first connects,
-/// and every statement that locks or unlocks first looks at the mark, and does nothing if another client has set its own. Not detected:
+/// and every statement that locks or unlocks first looks at the mark, and does nothing if another client has set its own. A session is
+/// ended or cancelled only while its `application_name` is `polylock` with the first 16 digits of its mark: the pooler may have lent its
+/// connection to another client. Not detected:
 /// a pooler of transactions that was declared as `pooler=session`, as long as it happens to give each client the same connection.
 ///
 /// # Fencing
 /// A token is the server's clock in microseconds, read after the lock was taken, or one more than the row's last token if that is larger.
 /// It is committed before the grant, and no caller waits until the commit is on the disk. A crash may undo it; the clock has passed it
 /// by then. A token that is ahead of the clock, because the clock was set back, for a token floor or after a raise, is
-/// on the disk before it is granted. So tokens grow, also over expiry, crash and failover, unless the clock is set back at the same time as
-/// a crash or failover loses the row.
+/// on the disk before it is granted. So tokens grow, also over expiry and crash, unless the clock is set back at the same time as a crash
+/// loses the row. They grow over a failover to a standby too, unless
+/// - the standby's clock is behind the primary's by more than the [restart delay](PostgresConfig::with_restart_delay), and it has not
+///   received the row;
+/// - the standby is asynchronous, and has not received a token that was ahead of the clock. Make it synchronous if you raise tokens or
+///   give them a floor.
 ///
 /// # Limits
-/// - Connections for each process: one for questions, one that carries locks, and one for each name that is waited for, up to
-///   [`max_connections`](PostgresConfig::with_max_connections). Beyond that, waiters ask again and again. One that has carried nothing for a
-///   minute is closed.
+/// - Connections for each process: one for questions, one that carries locks, and one for each name that is waited for, or that is held
+///   after a wait, up to [`max_connections`](PostgresConfig::with_max_connections). Beyond that, waiters ask again and again. One that has
+///   carried nothing for a minute is closed.
 /// - Each lock takes an entry in the server's table of locks, which all clients share. See
 ///   [`max_holds`](PostgresConfig::with_max_holds).
-/// - Locks of different databases are independent. A key has 64 bits: two names with the same key exclude each other, which is
-///   safe; among a million names the chance is 1 to 30 million.
+/// - Locks of different databases are independent. A key has 64 bits: two names with the same key exclude each other, except
+///   within one session. Either is safe; among a million names the chance is 1 to 30 million.
 /// - The row of a name that others have locked keeps a session's statements waiting for 0.5 s each, its heartbeats too. Do not lock
 ///   rows of these tables.
 /// - A row that nobody has used for seven days is deleted in the background, if the user has the permission `DELETE`.
