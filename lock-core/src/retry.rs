@@ -10,8 +10,8 @@ use crate::sync::time::sleep;
 /// The longest pause before a failed release or undo is repeated.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// Repeats a release or an undo until the server has answered. The pauses grow from 25 ms to about a second. Core ends its
-/// holds in this way, and a backend over other backends ends theirs.
+/// Repeats a release or an undo until the server has answered. The pauses grow from 25 ms to a second, and jitter adds up to
+/// as much again. Core ends its holds in this way, and a backend over other backends ends theirs.
 ///
 /// # Errors
 /// The last error: one that is not [retryable](Error::is_retryable), or one for which `may_repeat` returned false. It is
@@ -19,6 +19,9 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 ///
 /// # Cancel safety
 /// As that of the request.
+///
+/// # Panics
+/// Panics outside a Tokio runtime, if the request has to be repeated.
 pub async fn until_answered<T, C: Future<Output = Result<T>>>(
     mut request: impl FnMut() -> C,
     mut may_repeat: impl FnMut(&Error) -> bool,
@@ -33,7 +36,7 @@ pub async fn until_answered<T, C: Future<Output = Result<T>>>(
     }
 }
 
-/// The pauses before the repetitions of a failed call: from 25 ms to about `longest`, doubling. Jitter adds up to as
+/// The pauses before the repetitions of a failed call: from 25 ms to `longest`, doubling. Jitter adds up to as
 /// much again.
 pub(crate) fn pauses(longest: Duration) -> impl Iterator<Item = Duration> + Send + use<> {
     let pauses = ExponentialBuilder::default()
