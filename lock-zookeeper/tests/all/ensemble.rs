@@ -9,7 +9,7 @@ use lock_core::{ErrorKind, HoldState};
 use lock_zookeeper::{HeartbeatKind, ZooKeeperBackend, ZooKeeperConfig};
 use testbed::{Ensemble, Server, ZooKeeper};
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 use zookeeper_client::{Acls, CreateMode, Error as DriverError};
 
 use crate::support::line::Line;
@@ -55,7 +55,8 @@ async fn hold_at(backend: &ZooKeeperBackend, lock: &str) -> (Arc<dyn Hold>, Acqu
 
 async fn hold_long(backend: &ZooKeeperBackend, lock: &str) -> (Arc<dyn Hold>, AcquireRequest, RequestControl) {
     let (request, control) = long(lock);
-    (acquire(backend, &request).await, request, control)
+    let hold = after_an_election("the grant", backend.acquire(&request)).await;
+    (granted(hold), request, control)
 }
 
 /// Follows a lease to its end, and returns until when it was believed in: by its own clock, however late anybody looks.
@@ -91,13 +92,19 @@ async fn wait_at(server: &Server, lock: &'static str) -> JoinHandle<(Instant, Ar
 
 /// For what takes an election and the end of a session.
 async fn in_time<T>(waiting: JoinHandle<T>) -> T {
-    happens("the grant after an election", waiting).await.unwrap()
+    after_an_election("the grant", waiting).await.unwrap()
+}
+
+/// What this future yields. Several connects, of 30 s each, may time out before.
+async fn after_an_election<T>(what: &str, future: impl Future<Output = T>) -> T {
+    const LIMIT: Duration = Duration::from_secs(150);
+    let answer = timeout(LIMIT, future).await;
+    answer.unwrap_or_else(|_| panic!("did not happen within {LIMIT:?} of an election: {what}"))
 }
 
 async fn released(hold: &Arc<dyn Hold>) -> ReleaseOutcome {
-    happens("the release", hold.release(ReleaseOptions::default()))
-        .await
-        .unwrap()
+    let release = hold.release(ReleaseOptions::default());
+    after_an_election("the release", release).await.unwrap()
 }
 
 #[testbed::test]
@@ -262,7 +269,7 @@ async fn the_time_of_a_minimum_hold_is_not_judged_by_the_clocks_of_two_leaders()
     let came = Instant::now();
     let next = RequestOptions::new(name("a"), Terms::new(2 * LONG));
     let (trying, _trying) = next.clone().waits(false).start();
-    happens("an answer of the ensemble", async {
+    after_an_election("an answer of the ensemble", async {
         loop {
             match backend.acquire(&trying).await {
                 Err(error) if error.is_retryable() => sleep(Duration::from_millis(20)).await,
@@ -271,7 +278,7 @@ async fn the_time_of_a_minimum_hold_is_not_judged_by_the_clocks_of_two_leaders()
         }
     })
     .await;
-    let (_, stat) = happens("an answer of the ensemble", async {
+    let (_, stat) = after_an_election("an answer of the ensemble", async {
         loop {
             match client.get_data(kept).await {
                 Err(DriverError::ConnectionLoss) => sleep(Duration::from_millis(20)).await,

@@ -34,7 +34,7 @@ async fn a_contended_name_excludes() {
     }
     // Of all of them, since each waits for the others.
     for task in tasks {
-        happens("it takes too long", task).await.unwrap();
+        happens("the end of all turns", task).await.unwrap();
     }
 }
 

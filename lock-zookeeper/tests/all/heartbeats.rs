@@ -33,11 +33,12 @@ async fn a_hold_survives_a_line_that_becomes_slow() {
         let backend = backend_at(&line.address, &fresh_root());
         let (hold, request, _control) = hold(&backend, "a").await;
         line.set_round_trip(SESSION * 2 / 5);
-        is_believed_for(2 * SESSION, request.lease()).await
-            && happens("the release", hold.release(ReleaseOptions::default()))
-                .await
-                .unwrap()
-                == ReleaseOutcome::Released
+        if !is_believed_for(2 * SESSION, request.lease()).await {
+            return false;
+        }
+        let released = happens("the release", hold.release(ReleaseOptions::default())).await;
+        assert_eq!(released.unwrap(), ReleaseOutcome::Released, "it was believed");
+        true
     })
     .await;
 }

@@ -73,7 +73,7 @@ async fn a_waiter_that_is_given_up_leaves_the_queue() {
     });
     children_until(&client, &format!("{root}/a"), |children| children.len() == 2).await;
     control.give_up();
-    let answer = happens("the grant", waiting).await.unwrap();
+    let answer = happens("the end of the wait", waiting).await.unwrap();
     if let Ok(answer) = &answer {
         assert!(matches!(answer, lock_core::backend::Attempt::Busy(_)), "{answer:?}");
     }

@@ -25,8 +25,9 @@ pub(crate) const SESSION: Duration = Duration::from_secs(4);
 pub(crate) const STEADY: Duration = Duration::from_secs(15);
 /// Longer than any session timeout here. What ends a hold is its session.
 pub(crate) const TTL: Duration = Duration::from_secs(100);
-/// A session timeout for which no test waits: it outlasts all outages, and what is free before was freed by somebody.
-pub(crate) const LONG: Duration = Duration::from_secs(40);
+/// A session timeout for which no test waits: it outlasts all outages and `AT_MOST`, so what is free before was freed
+/// by somebody. The servers allow no longer one.
+pub(crate) const LONG: Duration = Duration::from_secs(60);
 /// A timeout of a client that is not to be reached, and yet to end a wait.
 pub(crate) const GENEROUS: Duration = Duration::from_secs(30);
 

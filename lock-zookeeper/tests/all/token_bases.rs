@@ -142,7 +142,7 @@ async fn tokens_grow_over_kills_during_snapshots() {
             }
         };
         // A hundred grants, and a snapshot of the whole tree for every few of them.
-        happens("it takes too long", working).await;
+        happens("a hundred grants and a snapshot", working).await;
         server.kill().unwrap();
         server.restart().await.unwrap();
     }
