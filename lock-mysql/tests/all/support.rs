@@ -309,9 +309,9 @@ pub(crate) async fn try_once(backend: &impl DistributedLock, name: &str) -> Resu
 }
 
 /// Looks again and again until it is so.
-pub(crate) async fn until(what: &str, mut into_value: impl AsyncFnMut() -> bool) {
+pub(crate) async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     let looking = async {
-        while !into_value().await {
+        while !is_so().await {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };

@@ -58,9 +58,9 @@ async fn one_of_three_instances_migrates() {
 fn assert_ships(address: &str, expected: &str, meanwhile: &[&str]) {
     eventually(&format!("an answer {expected}"), || {
         let status = answer(begin_to_ship(address, 1));
-        let into_value = status == expected;
-        assert!(into_value || meanwhile.contains(&status.as_str()), "{status}");
-        into_value.then_some(()).ok_or(status)
+        let is_it = status == expected;
+        assert!(is_it || meanwhile.contains(&status.as_str()), "{status}");
+        is_it.then_some(()).ok_or(status)
     });
 }
 
