@@ -112,8 +112,8 @@ impl Shared {
         self.config.pooler != Pooler::Transaction
     }
 
-    /// Sends a request that locks this name's row. If a stranger is known to keep that locked, it fails at once instead of waiting, and
-    /// does not delay all that follows over the connection.
+    /// Sends a request that locks this name's row. If that is known to stay locked, it fails soon, and does not delay for a second all
+    /// that follows over the connection.
     async fn with_row<T>(
         &self,
         connection: &Connection,
@@ -121,7 +121,7 @@ impl Shared {
         request: impl Future<Output = Result<T, SqlError>>,
     ) -> Result<T, SqlError> {
         if self.locked_rows.contains(name) {
-            let lock = self.statements.lock_at_once(&literal(name_bytes(name)));
+            let lock = self.statements.lock_soon(&literal(name_bytes(name)));
             match connection.run(&lock, self.limit()).await {
                 Err(error) if !error.is_missing_table() => return Err(error),
                 _ => self.locked_rows.remove(name),

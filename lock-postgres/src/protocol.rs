@@ -32,7 +32,8 @@ pub(crate) const NO_PLACE: i64 = i64::MAX;
 /// The end of a hold that was released: it stays in the past if the clock is set back.
 pub(crate) const LONG_AGO: &str = "'-infinity'::timestamptz";
 
-/// A new place at the end of the queue. None is given twice, although a crash may undo that it was given: by then the clock is past it.
+/// A new place at the end of the queue. A crash may undo that it was given. If the clock was also set back, it is given again, so a
+/// place counts only with the entry of its holder.
 pub(crate) const NEXT_PLACE: &str =
     "GREATEST(last_place+1,(extract(epoch from statement_timestamp())*1000000)::bigint)";
 

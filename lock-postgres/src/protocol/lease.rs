@@ -119,9 +119,12 @@ impl LeaseStatements {
         }
     }
 
-    /// Fails at once if somebody has locked the row of a name.
-    pub(crate) fn lock_at_once(&self, name: &str) -> String {
-        format!("SELECT FROM {} WHERE name={name} FOR NO KEY UPDATE NOWAIT", self.leases)
+    /// Fails soon if somebody keeps the row of a name locked. Clients of ours lock it for a moment.
+    pub(crate) fn lock_soon(&self, name: &str) -> String {
+        format!(
+            "SET LOCAL lock_timeout=50;SELECT FROM {} WHERE name={name} FOR NO KEY UPDATE",
+            self.leases
+        )
     }
 
     /// Calls the first two who wait for a name: the one whose turn it is, and a stand-by.
@@ -254,8 +257,8 @@ fn ask(leases: &str) -> String {
 
 /// A name that was released while this waited for its row is free: its release has called nobody, so nobody must wait for it.
 ///
-/// The commit waits for no disk, so a crash may undo it. The entry goes with the place, and the clock is past that place by then: a
-/// waiter that still has it is the only one.
+/// The commit waits for no disk, so a crash may undo it. The entry goes with the place: a waiter that still has the place enters
+/// again.
 fn queue(leases: &str, waiters: &str) -> String {
     let lasts = micros("$4");
     format!(
@@ -271,7 +274,8 @@ fn queue(leases: &str, waiters: &str) -> String {
 fn turn(leases: &str, waiters: &str) -> String {
     let (grant, lasts, refusal) = (granted(), micros("$9"), refusal());
     format!(
-        "WITH g AS (UPDATE {leases} SET {grant},wanted=CASE WHEN last_place=$8 THEN '-infinity' ELSE wanted END \
+        "WITH g AS (UPDATE {leases} SET {grant},wanted=CASE WHEN last_place=$8 \
+         AND EXISTS (SELECT FROM {waiters} WHERE name=$1 AND place=$8 AND holder=$2) THEN '-infinity' ELSE wanted END \
          WHERE name=$1 AND NOT $2=ANY(dead) AND (expires<={EARLIER_CLOCK} OR {IS_MINE}) \
          AND NOT EXISTS (SELECT FROM {waiters} w WHERE w.name=$1 AND w.place<$8 AND w.holder<>$2 AND {IS_LIVE}) \
          RETURNING token),\

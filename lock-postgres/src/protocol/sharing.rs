@@ -77,7 +77,8 @@ impl LeaseStatements {
              token=CASE WHEN EXISTS (SELECT FROM m) THEN l.token ELSE {next} END,\
              last_token=CASE WHEN EXISTS (SELECT FROM m) THEN l.last_token ELSE {next} END,\
              term=GREATEST(h.longest,{ttl}),expires=GREATEST(h.ends,{NOW}+{ttl}),\
-             wanted=CASE WHEN last_place={place} AND NOT EXISTS (SELECT FROM a) THEN '-infinity' ELSE wanted END FROM h \
+             wanted=CASE WHEN last_place={place} AND NOT EXISTS (SELECT FROM a) \
+             AND EXISTS (SELECT FROM {waiters} WHERE name={name} AND place={place} AND holder={id}) THEN '-infinity' ELSE wanted END FROM h \
              WHERE l.name={name} AND NOT {id}=ANY(l.dead) AND (EXISTS (SELECT FROM m) OR (\
              (l.expires<={EARLIER_CLOCK} OR ({fits})) AND NOT EXISTS (SELECT FROM a WHERE {waits}))) RETURNING l.token),\
              i AS (INSERT INTO {holders} AS o (name,holder,kind,label,permits,\"of\",term,expires,token) \
