@@ -235,7 +235,7 @@ impl PostgresConfig {
         self
     }
 
-    /// Sets how long the row of a name outlasts its last hold and its last token, from 1 min to 365 days. Then it is deleted: in
+    /// Sets how long the row of a name outlasts its last token, from 1 min to 365 days. Then it is deleted: in
     /// the background, or by [`LeaseTableBackend::clean_up`](crate::LeaseTableBackend::clean_up). Without the permission `DELETE`
     /// on the table of leases, locks work and no row is deleted. Defaults to [`DEFAULT_RETENTION`](Self::DEFAULT_RETENTION).
     ///

@@ -124,11 +124,9 @@ impl Shared {
                     Acquired::Taken(taken) => {
                         if taken.is_too_long {
                             // If it fails, the next refusal tries again.
-                            drop(
-                                connection
-                                    .query(&self.statements.cut, &[&terms.name], self.limit())
-                                    .await,
-                            );
+                            let parameters: Parameters<'_> = &[&terms.name];
+                            let cut = connection.query(&self.statements.cut, parameters, self.limit());
+                            drop(self.with_row(&connection, request.name(), cut).await);
                         }
                         return Ok(Asked::Taken(taken));
                     }

@@ -59,7 +59,7 @@ use crate::protocol::answers::{page, status};
 /// - Before PostgreSQL 19, each `NOTIFY` wakes all sessions of the database that listen. So a process listens only while it waits.
 /// - A transaction that stays open for minutes keeps the server from removing dead versions of rows, in all tables. A name that is
 ///   taken a thousand times a second is then served slower and slower, until that transaction ends.
-/// - A row that nobody has used for seven days is deleted in the background, if the user has the permission `DELETE`. See
+/// - The row of a name that nobody has and that nobody was granted for seven days is deleted in the background, if the user has the permission `DELETE`. See
 ///   [`PostgresConfig::with_retention`] and [`clean_up`](Self::clean_up).
 /// - Requests of an id that was abandoned without an answer are refused for an hour. No pooler keeps a request for so long.
 #[derive(Clone)]

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lock_core::backend::{AcquireRequest, HolderId, Mode, Revoke, Revoked, SentAt};
-use lock_core::{FencingToken, LockName, Result};
+use lock_core::{Error, ErrorKind, FencingToken, LockName, Result};
 
 use super::Shared;
 use crate::connection::{Connection, Parameters, Supervisor, TextRows};
 use crate::error::SqlError;
 use crate::names::{Id, name_bytes};
-use crate::protocol::answers::{column, duration, flag, flags, revoked};
+use crate::protocol::answers::{column, duration, flag, flags, revoked, told};
 use crate::protocol::sharing::End;
 use crate::protocol::terms::as_micros;
 
@@ -117,7 +117,15 @@ impl Shared {
             .await;
         let (was_held, is_wanted) = match ended {
             Err(error) if error.is_missing_table() => (false, false),
-            rows => flags(&rows.map_err(SqlError::into_lock_error)?),
+            rows => {
+                let rows = rows.map_err(SqlError::into_lock_error)?;
+                if told(&rows).is_none() {
+                    // Somebody deleted the row while this waited for it, so there is no tombstone.
+                    let message = "the lock's row was deleted meanwhile: try again";
+                    return Err(Error::new(ErrorKind::Unavailable, message));
+                }
+                flags(&rows)
+            }
         };
         Ok(Ended { was_held, is_wanted })
     }

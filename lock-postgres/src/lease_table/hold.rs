@@ -15,6 +15,7 @@ use tokio::time::sleep;
 
 use super::Shared;
 use super::renewals::{HoldRenewal, Renewed};
+use crate::connection::Parameters;
 use crate::error::SqlError;
 use crate::names::{Id, name_bytes};
 use crate::protocol::answers::flags;
@@ -154,7 +155,10 @@ impl LeaseHold {
             };
             let renewed = self.shared.renew(renewal).await;
             match renewed.map_err(SqlError::into_lock_error)? {
-                Renewed::At(sent) => return Ok(Some(sent)),
+                Renewed::At(sent) => {
+                    locked_rows.remove(&self.name);
+                    return Ok(Some(sent));
+                }
                 Renewed::Lost => return Ok(None),
                 Renewed::Locked => {}
             }
@@ -217,10 +221,9 @@ impl LeaseHold {
         let token = i64::try_from(token.as_u64()).unwrap_or(i64::MAX);
         let (name, holder) = (name_bytes(&self.name), Id::from(self.holder));
         let raise = &self.shared.statements.raise;
-        let raised = connection
-            .query(raise, &[&name, &holder, &token], self.shared.limit())
-            .await;
-        match raised {
+        let parameters: Parameters<'_> = &[&name, &holder, &token];
+        let raising = connection.query(raise, parameters, self.shared.limit());
+        match self.shared.with_row(&connection, &self.name, raising).await {
             Ok(rows) => Ok(!rows.is_empty()),
             Err(error) if error.is_missing_table() => Ok(false),
             Err(error) => Err(error.into_lock_error()),

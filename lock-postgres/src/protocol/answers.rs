@@ -177,7 +177,7 @@ pub(crate) fn page(rows: &[Row], from: &ListFrom, at_most: usize) -> Result<List
 }
 
 /// The row that a text of statements tells, which begins with this word.
-fn told(rows: &TextRows) -> Option<&[Option<String>]> {
+pub(crate) fn told(rows: &TextRows) -> Option<&[Option<String>]> {
     let told = rows
         .iter()
         .find(|row| row.first().is_some_and(|first| first.as_deref() == Some("polylock")))?;

@@ -2,7 +2,7 @@
 
 use futures_util::future::join_all;
 use lock_core::backend::Mode::Shared;
-use lock_core::backend::{DistributedLock, ReleaseOutcome, Renewal};
+use lock_core::backend::{DistributedLock, ReleaseOptions, ReleaseOutcome, Renewal};
 
 use super::support::*;
 
@@ -139,6 +139,30 @@ async fn many_readers_of_a_locked_name_cost_no_other_hold_its_ttl() {
     assert!(locked.len() == 20 && locked.iter().all(Result::is_err), "{locked:?}");
     assert!(matches!(renewed, Ok(Renewal::Renewed(_))), "{renewed:?}");
     drop(locking);
+}
+
+#[testbed::test]
+async fn a_renewal_shows_that_a_row_is_not_locked_any_more() {
+    let fixture = Fixture::shared().await;
+    let backend = fixture.backend();
+    let held = grant(&backend, "a", secs(60)).await;
+    let locking = fixture.lock_row("a").await;
+    assert!(held.hold.renew(secs(60)).await.unwrap_err().is_retryable());
+    locking.batch_execute("COMMIT").await.unwrap();
+    assert!(matches!(held.hold.renew(secs(60)).await, Ok(Renewal::Renewed(_))));
+    locking
+        .batch_execute(&format!(
+            "BEGIN;SELECT FROM {}_leases WHERE name='a' FOR UPDATE",
+            fixture.table
+        ))
+        .await
+        .unwrap();
+    let started = tokio::time::Instant::now();
+    let refused = held.hold.release(ReleaseOptions::default()).await;
+    assert!(refused.unwrap_err().is_retryable());
+    assert!(started.elapsed() > secs(1) / 2, "it waited as for any row");
+    locking.batch_execute("COMMIT").await.unwrap();
+    assert_eq!(held.release().await, ReleaseOutcome::Released);
 }
 
 /// A second for each of them is more than the server has for an answer.
