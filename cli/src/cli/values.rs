@@ -116,9 +116,10 @@ mod tests {
         };
         let year = grace("8760h").unwrap();
         assert!(tokio::time::Instant::now().checked_add(year).is_some());
-        for longer in ["8761h", "500000000000y"] {
+        for longer in ["8761h", "500y"] {
             assert!(grace(longer).unwrap_err().contains("at most 8760h"), "{longer}");
         }
+        assert!(grace("500000000000y").is_err());
         let guard = |grace_ms: u128| {
             let grace_ms = format!("--grace-ms={grace_ms}");
             let line = [

@@ -218,7 +218,7 @@ fn a_backend_takes_its_own_strategy_alone() {
     let shown = |config| format!("{:?}", crate::backend(config).unwrap());
     assert!(shown(config()).starts_with("RowLock") && shown(lease()).starts_with("LeaseTable"));
     assert!(refusal("mysql://u:s3cret@db/d?retention=59s").contains("retention must be"));
-    assert!(refusal("mysql://u:s3cret@db/d?strategy=Lease").contains("none of row, lease"));
+    assert!(refusal("mysql://u:s3cret@db/d?strategy=Lease").contains("must be row or lease"));
 }
 
 #[test]

@@ -148,7 +148,7 @@ fn what_is_wrong_with_a_url() {
         ("redis://h/0?protocol=3", "allowed are prefix"),
         ("redis://h/0?db=1", "allowed are prefix"),
         ("redis+unix:///s?wait=5", "password_env, db, user, pass;"),
-        ("redis://h?checks=maybe", "none of warn, refuse, off"),
+        ("redis://h?checks=maybe", "must be warn, refuse or off"),
         ("redis://h?connect_timeout=5", "write 3s or 500ms"),
         ("redis://h?connect_timeout=0s", "from 1ms to 1h"),
         ("redis://h?response_timeout=2h", "from 1ms to 1h"),

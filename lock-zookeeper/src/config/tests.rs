@@ -70,9 +70,9 @@ fn says_what_is_wrong_and_what_is_right() {
         ("zookeeper://zk?session_timeout=3", "write 3s or 500ms"),
         ("zookeeper://zk?session_timeout=1ms", "100ms to 1h"),
         ("zookeeper://zk?connect_timeout=0s", "connect_timeout is zero"),
-        ("zookeeper://zk?acl=world", "none of creator, open"),
+        ("zookeeper://zk?acl=world", "must be creator or open"),
         ("zookeeper://me:pw@zk?auth=x509", "neither digest nor sasl"),
-        ("zookeeper://zk?heartbeat=ping", "none of sync, write"),
+        ("zookeeper://zk?heartbeat=ping", "must be sync or write"),
         ("zookeeper://zk?sessions=all", "sessions in the URL is no number"),
         ("zookeeper://zk?sessions=65", "sessions is 65: it may be 1 to 64"),
     ] {
