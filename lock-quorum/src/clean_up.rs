@@ -143,10 +143,10 @@ impl Ending {
         if !self.arrived(client).await {
             return;
         }
-        let (vote, node, release) = (&self.vote, &client.nodes[self.vote.node], self.release);
+        let (vote, node) = (&self.vote, &client.nodes[self.vote.node]);
         let last_try = Instant::now().checked_add(2 * vote.request.ttl());
         let end = || async {
-            let mut ending = request(vote, node, release);
+            let mut ending = self.request(node);
             let watched = client.watch(vote, Instant::now(), &mut ending);
             let Some(last_try) = last_try else {
                 return watched.await;
@@ -171,14 +171,14 @@ impl Ending {
             }
         }
     }
-}
 
-/// One request that ends the vote. It keeps its node alive, and neither the client nor the other votes.
-fn request(vote: &Arc<Vote>, node: &Node, release: Option<ReleaseOptions>) -> BoxFuture<'static, Result<()>> {
-    let (vote, backend) = (vote.clone(), node.backend.clone());
-    match (release, vote.hold()) {
-        (Some(how), Some(hold)) => Box::pin(async move { hold.release(how).await.map(drop) }),
-        _ => Box::pin(async move { backend.abandon(&vote.request).await }),
+    /// One request that ends the vote. It keeps its node alive, and neither the client nor the other votes.
+    fn request(&self, node: &Node) -> BoxFuture<'static, Result<()>> {
+        let (vote, backend) = (self.vote.clone(), node.backend.clone());
+        match (self.release, vote.hold()) {
+            (Some(how), Some(hold)) => Box::pin(async move { hold.release(how).await.map(drop) }),
+            _ => Box::pin(async move { backend.abandon(&vote.request).await }),
+        }
     }
 }
 
