@@ -3,7 +3,7 @@
 //!
 //! A statement waits for such a row for a second, and all that is sent over its connection waits behind it. Not to wait at all is no
 //! choice: clients of ours lock rows for a moment. So the first request that fails by this notes the name. Later ones try to lock the
-//! row without waiting, until one of them succeeds.
+//! row, and wait for a moment at most, until one of them succeeds.
 
 use std::collections::HashMap;
 use std::time::Duration;

@@ -2,6 +2,7 @@
 
 pub(crate) mod answers;
 pub(crate) mod lease;
+mod renewals;
 pub(crate) mod session;
 pub(crate) mod session_setup;
 pub(crate) mod sharing;

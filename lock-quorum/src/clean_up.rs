@@ -32,7 +32,8 @@ struct Ending {
 }
 
 /// Ends a vote in the background: waits for its acquire, then abandons it until its node answers, or until everything that it
-/// left has expired.
+/// left has expired. A request that has no answer is waited for: dropped half-way, its outcome would be unknown. So each backend has
+/// to limit its own requests.
 pub(crate) fn give_back(client: &Arc<Client>, votes: &Arc<Votes>, vote: &Arc<Vote>, call: Option<Call>) {
     end_in_background(client, votes, vote, call, None);
 }
@@ -134,7 +135,7 @@ impl Ending {
         }
     }
 
-    /// Ends the vote, trying for as long as it might live.
+    /// Ends the vote. A request that failed is repeated for as long as the vote might live.
     async fn run(&mut self, client: &Client) {
         if !self.arrived(client).await {
             return;
@@ -152,9 +153,14 @@ impl Ending {
         };
         match until_answered(end, |_| last_try.is_none_or(|last_try| Instant::now() < last_try)).await {
             Ok(()) => node.has_answered(),
+            // As of each vote in an outage.
+            Err(error) if error.is_retryable() => {
+                tracing::debug!(target: "polylock", lock = vote.request.name().as_str(), node = vote.node + 1, %error,
+                    "a vote was not undone; it ends by itself");
+            }
             Err(error) => {
                 tracing::warn!(target: "polylock", lock = vote.request.name().as_str(), node = vote.node + 1, %error,
-                "a vote was not undone; it ends by itself")
+                    "a vote was not undone; it ends by itself");
             }
         }
     }

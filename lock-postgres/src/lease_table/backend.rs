@@ -53,7 +53,7 @@ use crate::protocol::answers::{page, status};
 /// - Two connections for each process, whatever it holds, and a third one while anybody waits.
 /// - A transaction of somebody else that keeps a name's row locked keeps that name from being acquired and renewed. The first such
 ///   request fails after a second, and delays those behind it. For a minute from then on, renewals leave locked rows out, and requests
-///   for that name fail at once.
+///   for that name fail after 50 ms.
 /// - While a synchronous standby does not answer, each request that is given up leaves a connection at the server until the standby is
 ///   back: one every five seconds for each process.
 /// - Before PostgreSQL 19, each `NOTIFY` wakes all sessions of the database that listen. So a process listens only while it waits.

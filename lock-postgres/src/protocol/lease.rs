@@ -10,6 +10,7 @@
 
 use tokio_postgres::types::Type;
 
+use super::renewals::Renewals;
 use super::{EARLIER_CLOCK, IS_LIVE, LONG_AGO, MARK, NEXT_PLACE, NOBODY, NOW, in_micros, micros};
 use crate::connection::Statement;
 use crate::names::quoted;
@@ -46,14 +47,6 @@ pub(crate) struct LeaseStatements {
     pub(crate) list: Statement,
     /// Ends a hold that lasts longer than its term, because the clock was set back, when that term is over.
     pub(crate) cut: Statement,
-}
-
-/// Two statements that renew many holds. They return those that they renewed, and those that they could not lock.
-#[derive(Debug)]
-pub(crate) struct Renewals {
-    pub(crate) waiting: Statement,
-    /// Waits for no row that somebody else has locked.
-    pub(crate) unlocked: Statement,
 }
 
 /// The server's clock in microseconds since 1970, or what stands for it: parameter 6.
@@ -95,14 +88,8 @@ impl LeaseStatements {
                 turn(&leases, &waiters),
                 &[&takes()[..], &[Type::INT8, Type::INT8]].concat(),
             ),
-            renew: Renewals {
-                waiting: statement(renew(&leases, ""), &renewals()),
-                unlocked: statement(renew(&leases, "SKIP LOCKED"), &renewals()),
-            },
-            renew_shared: Renewals {
-                waiting: statement(renew_shared(&leases, &holders, ""), &renewals()),
-                unlocked: statement(renew_shared(&leases, &holders, "SKIP LOCKED"), &renewals()),
-            },
+            renew: Renewals::of_exclusive(&leases),
+            renew_shared: Renewals::of_sharers(&leases, &holders),
             release: statement(release(&leases), &[&id[..], &[Type::INT8]].concat()),
             end: statement(end(&leases, &waiters), &id),
             raise: statement(raise(&leases), &[&id[..], &[Type::INT8]].concat()),
@@ -191,7 +178,7 @@ impl LeaseStatements {
     }
 }
 
-fn statement(sql: String, types: &[Type]) -> Statement {
+pub(super) fn statement(sql: String, types: &[Type]) -> Statement {
     Statement {
         sql,
         types: types.to_vec(),
@@ -209,11 +196,6 @@ fn takes() -> [Type; 7] {
         Type::INT8,
         Type::INT8,
     ]
-}
-
-/// Names, holder ids, TTLs.
-fn renewals() -> [Type; 3] {
-    [Type::BYTEA_ARRAY, Type::UUID_ARRAY, Type::INT8_ARRAY]
 }
 
 /// The next token of a row, and the last one that comes with it.
@@ -286,61 +268,6 @@ fn turn(leases: &str, waiters: &str) -> String {
          AND EXISTS (SELECT FROM e) RETURNING 1) \
          SELECT (SELECT token FROM g),{refusal},(SELECT count(*) FROM u)>0,\
          (SELECT set_config('synchronous_commit','off',true) WHERE NOT EXISTS (SELECT FROM g)) FROM {leases} WHERE name=$1"
-    )
-}
-
-/// Two callers may renew one hold at once, with a TTL each: the longest counts.
-fn renew(leases: &str, skip: &str) -> String {
-    let ttl = micros("r.ttl");
-    let (locked, and_locked) = match skip {
-        "" => (String::new(), ""),
-        skip => (
-            format!(
-                "f AS MATERIALIZED (SELECT l.name FROM {leases} l JOIN r ON l.name=r.name AND l.holder=r.holder \
-                 FOR NO KEY UPDATE OF l {skip}),"
-            ),
-            " AND EXISTS (SELECT FROM f WHERE f.name=l.name)",
-        ),
-    };
-    format!(
-        "WITH r AS MATERIALIZED (SELECT name,holder,max(ttl) AS ttl FROM unnest($1,$2,$3) AS r(name,holder,ttl) GROUP BY name,holder),\
-         {locked}\
-         u AS (UPDATE {leases} l SET term=GREATEST(l.term,{ttl}),\
-         expires=GREATEST(LEAST(l.expires,clock_timestamp()+l.term),{NOW}+{ttl}) FROM r \
-         WHERE l.name=r.name AND l.holder=r.holder AND l.kind=0 AND l.expires>{NOW}{and_locked} RETURNING l.holder) \
-         SELECT holder,true FROM u UNION ALL SELECT r.holder,false FROM r JOIN {leases} l ON l.name=r.name AND l.holder=r.holder \
-         WHERE l.kind=0 AND l.expires>{NOW} AND NOT EXISTS (SELECT FROM u WHERE u.holder=r.holder)"
-    )
-}
-
-/// The names' rows are locked in order, and each before those who share it. It moves their ends only forward: those who have come or left
-/// since the statement began are not in what it reads.
-fn renew_shared(leases: &str, holders: &str, skip: &str) -> String {
-    let ttl = micros("r.ttl");
-    let is_shared = format!("l.kind<>0 AND l.expires>{NOW}");
-    let is_there = format!("{is_shared} AND h.expires>{NOW}");
-    let all = format!("r JOIN {leases} l ON l.name=r.name JOIN {holders} h ON h.name=r.name AND h.holder=r.holder");
-    let lock = match skip {
-        "" => format!(
-            "{leases} l WHERE l.name IN (SELECT name FROM r) AND {is_shared} ORDER BY l.name FOR NO KEY UPDATE OF l"
-        ),
-        skip => format!("{all} WHERE {is_there} FOR NO KEY UPDATE OF l,h {skip}"),
-    };
-    let (columns, and_locked) = match skip {
-        "" => ("l.name", ""),
-        _ => ("l.name,h.holder", " AND f.holder=r.holder"),
-    };
-    format!(
-        "WITH r AS MATERIALIZED (SELECT name,holder,max(ttl) AS ttl FROM unnest($1,$2,$3) AS r(name,holder,ttl) GROUP BY name,holder),\
-         f AS MATERIALIZED (SELECT {columns} FROM {lock}),\
-         u AS (UPDATE {holders} h SET term=GREATEST(h.term,{ttl}),\
-         expires=GREATEST(LEAST(h.expires,clock_timestamp()+h.term),{NOW}+{ttl}) FROM r JOIN f ON f.name=r.name{and_locked} \
-         WHERE h.name=r.name AND h.holder=r.holder AND h.expires>{NOW} RETURNING h.name,h.holder,h.term,h.expires),\
-         e AS (UPDATE {leases} l SET term=GREATEST(l.term,n.term),\
-         expires=GREATEST(LEAST(l.expires,clock_timestamp()+l.term),n.ends) \
-         FROM (SELECT name,max(term) AS term,max(expires) AS ends FROM u GROUP BY name) n WHERE l.name=n.name) \
-         SELECT holder,true FROM u UNION ALL SELECT r.holder,false FROM {all} \
-         WHERE {is_there} AND NOT EXISTS (SELECT FROM u WHERE u.name=r.name AND u.holder=r.holder)"
     )
 }
 

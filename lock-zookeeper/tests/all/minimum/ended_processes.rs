@@ -24,14 +24,9 @@ async fn kept_nodes_of_an_ended_process_go() {
     drop(one);
     let two = backend(server, &root);
     for lock in &names {
-        let status = happens("an answer", async {
-            loop {
-                let status = two.status(&name(lock)).await.unwrap();
-                if !status.is_held() {
-                    return status;
-                }
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
+        let status = eventually("its minimum is over", async || {
+            let status = two.status(&name(lock)).await.unwrap();
+            (!status.is_held()).then_some(status)
         });
         assert_eq!(status.await.waiting, Some(0));
         assert!(released.elapsed() >= MINIMUM, "free after {:?}", released.elapsed());
