@@ -129,8 +129,8 @@ async fn connect(
         let Err(error) = server::connect(locks, limit).await else {
             return Ok(());
         };
-        let is_over = deadline.rest().is_some_and(|rest| rest.is_zero());
-        if error.kind() != ErrorKind::Unavailable || on_unreachable != OnUnreachable::Wait || is_over {
+        let is_over = || deadline.rest().is_some_and(|rest| rest.is_zero());
+        if error.kind() != ErrorKind::Unavailable || on_unreachable != OnUnreachable::Wait || is_over() {
             return Err(error);
         }
         if !is_told && !output.quiet {
@@ -138,6 +138,10 @@ async fn connect(
             is_told = true;
         }
         sleep(deadline.rest().map_or(pause, |rest| rest.min(pause))).await;
+        // With no time left, another try could only say that it had none.
+        if is_over() {
+            return Err(error);
+        }
         pause = (pause * 2).min(Duration::from_secs(4));
     }
 }

@@ -69,6 +69,7 @@ fn an_unavailable_server_is_69_and_nothing_is_started() {
         .concat();
         let ended = run(NOWHERE, &line);
         assert_eq!((ended.code, ended.output.len()), (Some(69), 0), "{how:?}: {ended:?}");
+        assert!(!ended.messages.contains("within 0ns"), "{how:?}: {ended:?}");
     }
 }
 

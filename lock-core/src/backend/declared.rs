@@ -24,7 +24,7 @@ impl Capabilities {
             Guarantee::Fifo => (
                 self.fifo,
                 "waiters are served in any order",
-                "use Redis, ZooKeeper or PostgreSQL",
+                "use Redis, ZooKeeper, or PostgreSQL with ?strategy=lease",
             ),
             Guarantee::DurableTokens => (
                 self.durable_tokens,
@@ -40,7 +40,7 @@ impl Capabilities {
             Guarantee::Downgrade => (
                 self.downgrade,
                 "a writer cannot become a reader",
-                "release it and acquire the read side, or use Redis, ZooKeeper, PostgreSQL, or MySQL with ?strategy=lease",
+                "release it and acquire the read side, or use Redis, ZooKeeper, or PostgreSQL or MySQL with ?strategy=lease",
             ),
             Guarantee::Permits(most) => return Some(permits(most, self.permits)),
             Guarantee::FixedLease => (
@@ -51,12 +51,12 @@ impl Capabilities {
             Guarantee::Extend => (
                 self.extend,
                 "a hold cannot be extended",
-                "choose a longer TTL, or use Redis, MySQL or PostgreSQL",
+                "choose a longer TTL, or use Redis, MySQL, or PostgreSQL with ?strategy=lease",
             ),
             Guarantee::MinimumHold => (
                 self.minimum_hold,
                 "there is no minimum hold",
-                "leave out `hold_at_least`, or use Redis, ZooKeeper, PostgreSQL, or MySQL with ?strategy=lease",
+                "leave out `hold_at_least`, or use Redis, ZooKeeper, or PostgreSQL or MySQL with ?strategy=lease",
             ),
             Guarantee::Ttl(ttl) => return Some(within(ttl, self)),
         };
@@ -72,7 +72,7 @@ fn permits(required: u32, most: u32) -> Verdict {
         _ if required <= most => Verdict::Yes,
         0 | 1 => Verdict::no(
             "there are no semaphores",
-            "use Redis, ZooKeeper, PostgreSQL, or MySQL with ?strategy=lease",
+            "use Redis, ZooKeeper, or PostgreSQL or MySQL with ?strategy=lease",
         ),
         most => Verdict::no(
             format!("a semaphore has at most {most} permits"),
