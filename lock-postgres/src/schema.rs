@@ -42,8 +42,8 @@ pub(crate) struct Table {
 /// `search_path`, as statements that end with `;`.
 ///
 /// # Errors
-/// [`ErrorKind::Misconfigured`](lock_core::ErrorKind::Misconfigured) for names that [`PostgresConfig::with_table`] or
-/// [`with_schema`](PostgresConfig::with_schema) do not allow.
+/// [`ErrorKind::Misconfigured`] for names that [`PostgresConfig::with_table`] or [`with_schema`](PostgresConfig::with_schema) do
+/// not allow.
 pub fn lease_table(schema: Option<&str>, table: &str) -> Result<String> {
     check_identifiers(schema, table)?;
     Ok(script(&lease_tables(schema, table)))
@@ -62,8 +62,7 @@ pub fn sessions(schema: Option<&str>, table: &str) -> Result<String> {
 /// a statement that ends with `;`.
 ///
 /// # Errors
-/// [`ErrorKind::Misconfigured`](lock_core::ErrorKind::Misconfigured) unless the schema has 1 to 63 letters, digits, `_` or `$`, and
-/// the table 1 to 48.
+/// [`ErrorKind::Misconfigured`] unless the schema has 1 to 63 letters, digits, `_` or `$`, and the table 1 to 48.
 ///
 /// # Examples
 /// ```
@@ -85,8 +84,8 @@ pub fn fences(schema: Option<&str>, table: &str) -> Result<String> {
 /// Makes the tables of the configuration's strategy that are missing. Needs `CREATE` on the schema if one is missing, and no permission on data.
 ///
 /// # Errors
-/// [`ErrorKind::Denied`](lock_core::ErrorKind::Denied), with the SQL for an administrator, if tables are missing and the user may
-/// not create them; and those of connecting.
+/// [`ErrorKind::Denied`], with the SQL for an administrator, if tables are missing and the user may not create them; and those of
+/// connecting.
 ///
 /// # Cancel safety
 /// May be dropped at any point: the tables are then made or not. Call it again.
