@@ -122,7 +122,7 @@ Environment of the command:
   POLYLOCK_NAME     the lock's name
   POLYLOCK_TOKEN    the fencing token, in decimal
   POLYLOCK_TOKENS   with several locks, in place of these two: NAME=TOKEN,NAME=TOKEN, names percent-encoded
-  POLYLOCK_TTL_MS   the TTL in milliseconds
+  POLYLOCK_TTL_MS   the TTL that was asked for, in milliseconds; a session timeout counts instead of it
   POLYLOCK_LOST_FD  a file descriptor that has its end when the lock is lost
   POLYLOCK_URL      is removed";
 
