@@ -21,6 +21,8 @@ pub(crate) enum Backend {
     MysqlLease,
     PostgresLease,
     PostgresSession,
+    /// A primary and its standby, under the lease strategy.
+    PostgresStandby,
     Zookeeper,
     /// Three servers.
     ZookeeperEnsemble,
@@ -31,7 +33,7 @@ pub(crate) enum Backend {
 }
 
 impl Backend {
-    pub(crate) const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 12] = [
         Self::Redis,
         Self::RedisSentinel,
         Self::RedisCluster,
@@ -39,6 +41,7 @@ impl Backend {
         Self::MysqlLease,
         Self::PostgresLease,
         Self::PostgresSession,
+        Self::PostgresStandby,
         Self::Zookeeper,
         Self::ZookeeperEnsemble,
         Self::Quorum3,
@@ -53,6 +56,7 @@ impl Backend {
             // slot's keys take their time to move.
             Self::MysqlLease
             | Self::PostgresLease
+            | Self::PostgresStandby
             | Self::RedisSentinel
             | Self::RedisCluster
             | Self::Quorum3
@@ -72,6 +76,7 @@ impl Backend {
             | Self::MysqlLease
             | Self::PostgresLease
             | Self::PostgresSession
+            | Self::PostgresStandby
             | Self::Quorum3
             | Self::Quorum5 => Duration::from_millis(100),
             Self::MysqlRow => Duration::from_secs(1),
@@ -103,7 +108,7 @@ impl Backend {
 
     /// Whether replicas follow each master, and one of them takes its place when it fails.
     pub(crate) fn is_replicated(self) -> bool {
-        matches!(self, Self::RedisSentinel | Self::RedisCluster)
+        matches!(self, Self::RedisSentinel | Self::RedisCluster | Self::PostgresStandby)
     }
 
     /// Whether the link from a process to each of the servers can be cut by itself.
@@ -114,7 +119,7 @@ impl Backend {
     pub(crate) fn is_sql(self) -> bool {
         matches!(
             self,
-            Self::MysqlRow | Self::MysqlLease | Self::PostgresLease | Self::PostgresSession
+            Self::MysqlRow | Self::MysqlLease | Self::PostgresLease | Self::PostgresSession | Self::PostgresStandby
         )
     }
 
@@ -122,7 +127,12 @@ impl Backend {
     pub(crate) fn is_lease(self) -> bool {
         matches!(
             self,
-            Self::Redis | Self::RedisSentinel | Self::RedisCluster | Self::MysqlLease | Self::PostgresLease
+            Self::Redis
+                | Self::RedisSentinel
+                | Self::RedisCluster
+                | Self::MysqlLease
+                | Self::PostgresLease
+                | Self::PostgresStandby
         )
     }
 }

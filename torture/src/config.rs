@@ -223,6 +223,8 @@ mod tests {
                     "redis-cluster/planned-failover",
                     "redis-cluster/stale-replica-delayed",
                     "redis/failover-delayed",
+                    "postgres-standby/master-kill-acknowledged",
+                    "postgres-standby/stale-replica-acknowledged",
                 ][..],
             ),
             (
@@ -234,6 +236,7 @@ mod tests {
                     "redis-sentinel/split-brain-min-replicas",
                     "redis-cluster/stale-replica",
                     "redis/failover",
+                    "postgres-standby/master-kill",
                     "mysql-row/server-kill",
                 ],
             ),

@@ -84,6 +84,7 @@ const CLUSTER: &[Backend] = &[Backend::RedisCluster];
 const SENTINEL: &[Backend] = &[Backend::RedisSentinel];
 /// A replica that takes over lacks what was not replicated yet.
 const REPLICATED: &[Backend] = &[Backend::RedisSentinel, Backend::RedisCluster];
+const WITH_STANDBY: &[Backend] = &[Backend::RedisSentinel, Backend::RedisCluster, Backend::PostgresStandby];
 const BY_CONNECTION_AND_REPLICATED: &[Backend] = &[
     Backend::MysqlRow,
     Backend::PostgresSession,
@@ -132,6 +133,11 @@ const OF_REPLICATED: Facts = Facts {
     outside_model_of: REPLICATED,
     effects: &[CutsConnections, ReplacesMaster],
     ..EVERYWHERE
+};
+const OF_STANDBY: Facts = Facts {
+    only: Some((WITH_STANDBY, "nothing takes its master's place")),
+    outside_model_of: WITH_STANDBY,
+    ..OF_REPLICATED
 };
 const BUT_ENSEMBLE: &[Backend] = &[
     Backend::Redis,
@@ -246,11 +252,11 @@ faults! {
     /// A hash slot of the locks stays on its way from master to master for longer than a lease: none of its keys is moved before.
     SlotHalfway: Facts { effects: &[KeepsHolds], ..OF_CLUSTER };
     /// A master is killed with SIGKILL, and started again when its replica has taken over.
-    MasterKill: OF_REPLICATED;
+    MasterKill: OF_STANDBY;
     /// A master is stopped with SIGSTOP, and goes on when its replica has taken over.
     MasterStop: OF_REPLICATED;
     /// A replica that had fallen behind takes over.
-    StaleReplica: Facts { effects: &[CutsConnections, ReplacesMaster, LosesData], ..OF_REPLICATED };
+    StaleReplica: Facts { effects: &[CutsConnections, ReplacesMaster, LosesData], ..OF_STANDBY };
     /// A replica takes over because an operator says so, as before an upgrade.
     // A cluster's master stops before, and its replica waits until it has all of its data. One that Sentinels replace goes on.
     PlannedFailover: Facts { outside_model_of: SENTINEL, ..OF_REPLICATED };

@@ -1,8 +1,9 @@
 //! The lock servers: started, reached and broken.
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use testbed::{Clock, Cluster, Disk, Ensemble, MariaDb, Postgres, Server, Watched, ZooKeeper};
+use testbed::{Clock, Cluster, Disk, Ensemble, MariaDb, Postgres, Server, Standbys, Watched, ZooKeeper};
 
 use crate::backend::Backend;
 use crate::config::RunConfig;
@@ -36,6 +37,9 @@ pub(crate) struct LockServer {
     others: Vec<Server>,
     cluster: Option<Cluster>,
     watched: Option<Watched>,
+    standbys: Option<Standbys>,
+    /// Of a PostgreSQL and its standby, the index of that which takes writes.
+    primary: AtomicUsize,
     backend: Backend,
     clock: Option<Clock>,
     disk: Option<Disk>,
@@ -47,7 +51,7 @@ impl LockServer {
         let needs = |needs| config.nemesis.iter().any(|fault| fault.needs() == Some(needs));
         let clock = needs(Needs::Clock).then(Clock::new).transpose()?;
         let disk = needs(Needs::Disk).then(Disk::new).transpose()?;
-        let (mut ensemble, mut cluster, mut watched) = (None, None, None);
+        let (mut ensemble, mut cluster, mut watched, mut standbys) = (None, None, None, None);
         let mut others = Vec::new();
         for _ in 1..config.backend.nodes().unwrap_or(1) {
             others.push(replicating().start().await?);
@@ -93,6 +97,13 @@ impl LockServer {
                 }
                 postgres.start().await?
             }
+            Backend::PostgresStandby => {
+                let started = standbys.insert(Postgres::new().start_replicated(1).await?);
+                if config.replicas > 0 {
+                    started.set_synchronous(0, true).await?;
+                }
+                started[0].clone()
+            }
             Backend::Zookeeper => ZooKeeper::new().tick(config.backend.tick()).start().await?,
             Backend::ZookeeperEnsemble => {
                 let zookeeper = ZooKeeper::new().tick(config.backend.tick()).sync_limit(SYNC_LIMIT);
@@ -117,6 +128,8 @@ impl LockServer {
             others,
             cluster,
             watched,
+            standbys,
+            primary: AtomicUsize::new(0),
             backend: config.backend,
             clock,
             disk,
@@ -153,6 +166,9 @@ impl LockServer {
 
     /// The number of servers, Sentinels among them.
     pub(crate) fn count(&self) -> usize {
+        if self.standbys.is_some() {
+            return 2;
+        }
         match (&self.ensemble, &self.cluster, &self.watched) {
             (Some(ensemble), ..) => ensemble.servers().len(),
             (None, Some(cluster), _) => cluster.nodes().len(),
@@ -163,6 +179,9 @@ impl LockServer {
 
     /// One of the servers, by its index.
     pub(crate) fn any(&self, index: usize) -> &Server {
+        if let Some(standbys) = &self.standbys {
+            return &standbys[index];
+        }
         match (&self.ensemble, &self.cluster, &self.watched) {
             (Some(ensemble), ..) => &ensemble[index],
             (None, Some(cluster), _) => &cluster[index],
@@ -190,6 +209,24 @@ impl LockServer {
     pub(crate) fn watched(&self) -> Result<&Watched> {
         let watched = self.watched.as_ref();
         watched.ok_or_else(|| Error::new("no Sentinel watches this server"))
+    }
+
+    pub(crate) fn standbys(&self) -> Result<&Standbys> {
+        let standbys = self.standbys.as_ref();
+        standbys.ok_or_else(|| Error::new("no standby follows this server"))
+    }
+
+    /// The index of the server that takes writes, of a PostgreSQL and its standby.
+    pub(crate) fn primary(&self) -> usize {
+        self.primary.load(Ordering::Relaxed)
+    }
+
+    /// Makes the standby the primary, after the end of that.
+    pub(crate) async fn promote(&self) -> Result<()> {
+        let next = 1 - self.primary();
+        self.standbys()?.promote(next).await?;
+        self.primary.store(next, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Waits until all its servers serve, if there are several.

@@ -47,6 +47,18 @@ pub(crate) fn cells(long: bool) -> Vec<Cell> {
                 add("killed-and-emptied-delayed", delayed(&restarts));
                 continue;
             }
+            if backend == Backend::PostgresStandby {
+                for fault in [Fault::MasterKill, Fault::StaleReplica] {
+                    let outlasting = outlasting(breaking(&[fault]));
+                    let acknowledged = RunConfig {
+                        replicas: 1,
+                        ..outlasting.clone()
+                    };
+                    add(&name_of(&fault), outlasting);
+                    add(&format!("{}-acknowledged", name_of(&fault)), acknowledged);
+                }
+                continue;
+            }
             let possible: Vec<Fault> = Fault::value_variants()
                 .iter()
                 .copied()
@@ -203,6 +215,8 @@ fn modes(backend: Backend) -> &'static [&'static [Fault]] {
         Backend::Zookeeper | Backend::ZookeeperEnsemble => &MODES[..6],
         // There are neither permits nor upgrades.
         Backend::Quorum3 | Backend::Quorum5 => &[],
+        // The lease strategy has them without a standby.
+        Backend::PostgresStandby => &[],
     }
 }
 

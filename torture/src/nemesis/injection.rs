@@ -100,7 +100,7 @@ async fn read_lock(context: &mut Context, server: &LockServer) -> Result<Struck>
 
 async fn connections_full(context: &mut Context, server: &LockServer) -> Result<Struck> {
     match context.targets.config.backend {
-        Backend::PostgresLease => postgres::connections_full(context, server).await,
+        Backend::PostgresLease | Backend::PostgresSession => postgres::connections_full(context, server).await,
         _ => mysql::connections_full(context, server).await,
     }
 }
@@ -116,6 +116,7 @@ async fn client_kill(context: &mut Context, server: &LockServer) -> Result<Struc
 async fn master_kill(context: &mut Context, server: &LockServer) -> Result<Struck> {
     match context.targets.config.backend {
         Backend::RedisCluster => cluster::master_kill(context, server).await,
+        Backend::PostgresStandby => postgres::master_kill(context, server).await,
         _ => sentinel::master_kill(context, server).await,
     }
 }
@@ -130,6 +131,7 @@ async fn master_stop(context: &mut Context, server: &LockServer) -> Result<Struc
 async fn stale_replica(context: &mut Context, server: &LockServer) -> Result<Struck> {
     match context.targets.config.backend {
         Backend::RedisCluster => cluster::stale_replica(context, server).await,
+        Backend::PostgresStandby => postgres::stale_replica(context, server).await,
         _ => sentinel::stale_replica(context, server).await,
     }
 }

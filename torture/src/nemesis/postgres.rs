@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use crate::backend::Backend;
+use crate::clock;
 use crate::error::Result;
 use crate::servers::{LockServer, TABLE};
 
@@ -68,4 +69,46 @@ pub(super) async fn connections_full(context: &mut Context, server: &LockServer)
     }
     drop(taken);
     Ok(if is_full { Struck::AtOnce } else { Struck::Never })
+}
+
+pub(super) async fn master_kill(context: &mut Context, server: &LockServer) -> Result<Struck> {
+    let from = clock::now();
+    server.any(server.primary()).kill()?;
+    context.last(0.0..0.5).await;
+    take_over(context, server).await?;
+    Ok(Struck::At(from))
+}
+
+/// What the primary acknowledges while nobody follows it is lost, unless it waits for the standby before that.
+pub(super) async fn stale_replica(context: &mut Context, server: &LockServer) -> Result<Struck> {
+    let (standbys, primary) = (server.standbys()?, server.primary());
+    standbys
+        .call(1 - primary, "ALTER SYSTEM SET primary_conninfo=''")
+        .await?;
+    standbys.call(1 - primary, "SELECT pg_reload_conf()").await?;
+    while !standbys
+        .call(primary, "SELECT 1 FROM pg_stat_replication")
+        .await?
+        .is_empty()
+    {
+        sleep(Duration::from_millis(5)).await;
+    }
+    let from = clock::now();
+    context.last(0.1..0.5).await;
+    standbys[primary].kill()?;
+    take_over(context, server).await?;
+    Ok(Struck::At(from))
+}
+
+/// Promotes the standby. The killed primary becomes its standby, which is waited for if the first one was.
+async fn take_over(context: &mut Context, server: &LockServer) -> Result<()> {
+    let killed = server.primary();
+    server.promote().await?;
+    context.last(0.0..1.0).await;
+    let standbys = server.standbys()?;
+    standbys.follow(killed, server.primary()).await?;
+    if context.targets.config.replicas > 0 {
+        standbys.set_synchronous(server.primary(), true).await?;
+    }
+    Ok(())
 }

@@ -48,7 +48,9 @@ pub(crate) fn backend(
             let leases = MySqlConfig::from_url(url)?.with_strategy(Strategy::Lease);
             lock_mysql::backend(leases.with_table(TABLE))?
         }
-        Backend::PostgresLease => lock_postgres::backend(PostgresConfig::from_url(url)?.with_table(TABLE))?,
+        Backend::PostgresLease | Backend::PostgresStandby => {
+            lock_postgres::backend(PostgresConfig::from_url(url)?.with_table(TABLE))?
+        }
         Backend::PostgresSession => {
             let sessions = PostgresConfig::from_url(url)?
                 .with_strategy(lock_postgres::Strategy::Session)

@@ -50,7 +50,7 @@ impl LockServer {
                 left.extend(self.leases().await?);
                 left
             }
-            Backend::PostgresLease => postgres::leftovers(&self.postgres().await?).await?,
+            Backend::PostgresLease | Backend::PostgresStandby => postgres::leftovers(&self.postgres().await?).await?,
             Backend::PostgresSession => postgres::advisory_locks(&self.postgres().await?).await?,
             Backend::Zookeeper | Backend::ZookeeperEnsemble => match self.zookeeper(0, "zk_ephemerals_count")? {
                 0 => Vec::new(),
@@ -91,6 +91,13 @@ impl LockServer {
                 usize::try_from(row.try_get::<i64, _>(0)?).unwrap_or(0)
             }
             Backend::PostgresLease | Backend::PostgresSession => postgres::connections(&self.postgres().await?).await?,
+            Backend::PostgresStandby => {
+                let mut count = 0;
+                for index in 0..self.count() {
+                    count += postgres::connections(&postgres::connect(self.any(index)).await?).await?;
+                }
+                count
+            }
             Backend::Zookeeper | Backend::ZookeeperEnsemble => {
                 let each = (0..self.count()).map(|index| self.zookeeper(index, "zk_num_alive_connections"));
                 each.sum::<Result<usize>>()?
@@ -127,7 +134,9 @@ impl LockServer {
                 let row = sqlx::query("SELECT VERSION()").fetch_one(&mut connection).await?;
                 row.try_get(0)?
             }
-            Backend::PostgresLease | Backend::PostgresSession => postgres::version(&self.postgres().await?).await?,
+            Backend::PostgresLease | Backend::PostgresSession | Backend::PostgresStandby => {
+                postgres::version(&self.postgres().await?).await?
+            }
             Backend::Zookeeper | Backend::ZookeeperEnsemble => {
                 let answer = self.zookeeper_says(0)?;
                 let version = answer.lines().find_map(|line| line.strip_prefix("zk_version"));
@@ -142,12 +151,9 @@ impl LockServer {
         Ok(sqlx::mysql::MySqlConnection::connect(&self.server.url()).await?)
     }
 
-    /// The same to a PostgreSQL.
+    /// The same to a PostgreSQL that takes writes.
     pub(crate) async fn postgres(&self) -> Result<tokio_postgres::Client> {
-        let (client, connection) = tokio_postgres::connect(&self.server.url(), tokio_postgres::NoTls).await?;
-        // It ends with the client, whose requests report its errors.
-        tokio::spawn(connection);
-        Ok(client)
+        postgres::connect(self.any(self.primary())).await
     }
 
     /// Transactions that are open on a MySQL.

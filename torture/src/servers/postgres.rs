@@ -1,9 +1,18 @@
 //! Looks into a PostgreSQL.
 
-use lock_postgres::tokio_postgres::Client;
+use lock_postgres::tokio_postgres::{self, Client, NoTls};
+use testbed::Server;
 
 use super::TABLE;
 use crate::error::Result;
+
+/// A connection of its own, past all proxies.
+pub(super) async fn connect(server: &Server) -> Result<Client> {
+    let (client, connection) = tokio_postgres::connect(&server.url(), NoTls).await?;
+    // It ends with the client, whose requests report its errors.
+    tokio::spawn(connection);
+    Ok(client)
+}
 
 /// Open transactions, and rows that say that somebody has a name or waits for it. An entry or a mark that lasts for longer than any
 /// does is from before the clock was set back: it keeps nobody out.
