@@ -36,7 +36,7 @@ async fn child_process() {
     };
     let locks = Locker::new(ZooKeeperBackend::from_url(&url).unwrap());
     let attempts = stream::iter(0..NAMES).map(async |number| {
-        let lock = locks.lock(&lock(number)).ttl(Duration::from_secs(600));
+        let lock = locks.lock(lock(number)).ttl(Duration::from_secs(600));
         match lock.try_acquire().await {
             Ok(guard) => Some(guard.unwrap()),
             Err(error) => {

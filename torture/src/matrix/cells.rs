@@ -49,7 +49,11 @@ pub(crate) fn cells(long: bool) -> Vec<Cell> {
             }
             if backend == Backend::PostgresStandby {
                 for fault in [Fault::MasterKill, Fault::StaleReplica] {
-                    let outlasting = outlasting(breaking(&[fault]));
+                    let outlasting = RunConfig {
+                        // The killed server copies all data before the next fault.
+                        secs: 4 * secs,
+                        ..outlasting(breaking(&[fault]))
+                    };
                     let acknowledged = RunConfig {
                         replicas: 1,
                         ..outlasting.clone()

@@ -94,7 +94,7 @@ pub(super) async fn stale_replica(context: &mut Context, server: &LockServer) ->
         sleep(Duration::from_millis(5)).await;
     }
     let from = clock::now();
-    context.last(0.1..0.5).await;
+    context.last(0.3..1.0).await;
     standbys[primary].kill()?;
     take_over(context, server).await?;
     Ok(Struck::At(from))

@@ -90,8 +90,11 @@ pub(crate) fn step(step: Step, path: &OsStr, offline: bool, deadline: Instant, b
     if offline {
         command.env("POLYLOCK_OFFLINE", "1");
     }
-    if !step.chosen.is_empty() {
+    if !step.chosen.is_empty() || !step.left_out.is_empty() {
         command.args(["--", "--exact"]).args(&step.chosen);
+        for test in &step.left_out {
+            command.args(["--skip", test]);
+        }
     }
     let start = Instant::now();
     let (mut report, mut printed) = (Report::default(), String::new());

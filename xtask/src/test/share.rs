@@ -1,4 +1,5 @@
-//! Which of a backend's tests an extra server version has, where not all are wanted.
+//! Which tests an extra server version has, where not all are wanted: of a backend's own tests, and of its modules in the
+//! conformance suite.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -13,6 +14,49 @@ const ONE_OF: u64 = 3;
 
 /// The step with its share of the tests alone. The tests are listed by the programs that the step runs.
 pub(crate) fn take(mut step: Step, edition: Edition) -> Result<Step> {
+    let listed = list(&step)?;
+    let names: Vec<&str> = tests(&listed).collect();
+    step.chosen = names
+        .iter()
+        .filter(|test| has(edition, test))
+        .map(|&test| test.into())
+        .collect();
+    if step.chosen.is_empty() {
+        return Err(format!("none of {} tests was chosen", names.len()));
+    }
+    say(step.chosen.len(), names.len(), edition);
+    Ok(step)
+}
+
+/// The step without the tests that the modules of extra versions do not have.
+pub(crate) fn leave_out(mut step: Step) -> Result<Step> {
+    let listed = list(&step)?;
+    for edition in Edition::EXTRA {
+        let names: Vec<&str> = tests(&listed).filter(|test| is_on(edition, test)).collect();
+        let others = names.iter().filter(|test| !has(edition, test));
+        let before = step.left_out.len();
+        step.left_out.extend(others.map(|&test| test.into()));
+        let chosen = names.len() - (step.left_out.len() - before);
+        if chosen == 0 {
+            return Err(format!(
+                "none of {} tests on {} was chosen",
+                names.len(),
+                edition.name()
+            ));
+        }
+        say(chosen, names.len(), edition);
+    }
+    Ok(step)
+}
+
+fn say(chosen: usize, all: usize, edition: Edition) {
+    println!(
+        "\n{chosen} of {all} tests run on {}; `cargo xtask test --all` runs them all",
+        edition.name()
+    );
+}
+
+fn list(step: &Step) -> Result<String> {
     let mut list = run::cargo();
     list.args(&step.arguments)
         .args(["--quiet", "--", "--list", "--format", "terse"])
@@ -24,27 +68,17 @@ pub(crate) fn take(mut step: Step, edition: Edition) -> Result<Step> {
             String::from_utf8_lossy(&output.stderr)
         ));
     }
-    let listed = String::from_utf8_lossy(&output.stdout);
-    let names: Vec<&str> = tests(&listed).collect();
-    step.chosen = names
-        .iter()
-        .filter(|test| has(edition, test))
-        .map(|&test| test.into())
-        .collect();
-    if step.chosen.is_empty() {
-        return Err(format!("none of {} tests was chosen", names.len()));
-    }
-    println!(
-        "\n{} of {} tests run on {}; `cargo xtask test --all` runs them all",
-        step.chosen.len(),
-        names.len(),
-        edition.name()
-    );
-    Ok(step)
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 fn tests(listed: &str) -> impl Iterator<Item = &str> {
     listed.lines().filter_map(|line| line.strip_suffix(": test"))
+}
+
+/// The suite's modules are called after the version, and then after the setup.
+fn is_on(edition: Edition, test: &str) -> bool {
+    let of_setup = test.strip_prefix(edition.name());
+    of_setup.is_some_and(|rest| rest.starts_with("::") || (rest.starts_with('_') && rest.contains("::")))
 }
 
 /// By the test's name, so that the choice stays when tests come and go. Each version has a choice of its own.
@@ -62,6 +96,23 @@ mod tests {
     fn what_is_listed() {
         let listed = "a::b: test\nc: benchmark\n\nd: test\n";
         assert_eq!(tests(listed).collect::<Vec<_>>(), ["a::b", "d"]);
+    }
+
+    #[test]
+    fn a_module_names_its_version() {
+        let on = |test| Edition::EXTRA.into_iter().find(|edition| is_on(*edition, test));
+        assert_eq!(on("redis8::a"), Some(Edition::Redis8));
+        assert_eq!(on("mysql9_row_hostile::a"), Some(Edition::MySql9));
+        assert_eq!(on("postgres18_session::a"), Some(Edition::Postgres18));
+        for test in [
+            "redis::a",
+            "zookeeper_tls::a",
+            "redis8",
+            "redis80::a",
+            "pages::redis8::a",
+        ] {
+            assert_eq!(on(test), None, "{test}");
+        }
     }
 
     #[test]

@@ -14,6 +14,8 @@ pub(crate) struct Step {
     pub(crate) arguments: Vec<String>,
     /// The only tests that are run, by their names; all of them if it is empty.
     pub(crate) chosen: Vec<String>,
+    /// The tests that are not run, by their names.
+    pub(crate) left_out: Vec<String>,
     pub(crate) environment: Vec<(&'static str, OsString)>,
     /// Which server stands for the distribution's own, if another one does.
     pub(crate) edition: Option<Edition>,
@@ -204,6 +206,7 @@ pub(super) fn step(name: &str, kind: Kind, arguments: &str) -> Step {
         kind,
         arguments,
         chosen: Vec::new(),
+        left_out: Vec::new(),
         environment: Vec::new(),
         edition: None,
         needs: None,
