@@ -8,7 +8,7 @@ use testbed::{Clock, Cluster, Disk, Ensemble, MariaDb, Postgres, Server, Standby
 use crate::backend::Backend;
 use crate::config::RunConfig;
 use crate::error::{Error, Result};
-use crate::fault::Needs;
+use crate::fault::{Effect, Needs};
 
 use self::redis_server::{follow, replicating, tell, until_info};
 
@@ -42,6 +42,8 @@ pub(crate) struct LockServer {
     primary: AtomicUsize,
     backend: Backend,
     clock: Option<Clock>,
+    /// The clock is set back for good.
+    falls_behind: bool,
     disk: Option<Disk>,
     replica: Option<Server>,
 }
@@ -132,6 +134,7 @@ impl LockServer {
             primary: AtomicUsize::new(0),
             backend: config.backend,
             clock,
+            falls_behind: config.has(Effect::ClockBehindForGood),
             disk,
             replica,
         })

@@ -78,8 +78,8 @@ pub(crate) fn cells(long: bool) -> Vec<Cell> {
                 .collect();
             let all = RunConfig {
                 secs: match backend {
-                    // The most kinds at the longest ttl: in the usual time, not every one would strike somebody.
-                    Backend::ZookeeperEnsemble => 2 * secs,
+                    // Many kinds at the longest ttl: in the usual time, not every one would strike somebody.
+                    Backend::ZookeeperEnsemble | Backend::MysqlRow => 2 * secs,
                     _ => secs,
                 },
                 ..breaking(&inside)

@@ -50,7 +50,9 @@ impl LockServer {
                 left.extend(self.leases().await?);
                 left
             }
-            Backend::PostgresLease | Backend::PostgresStandby => postgres::leftovers(&self.postgres().await?).await?,
+            Backend::PostgresLease | Backend::PostgresStandby => {
+                postgres::leftovers(&self.postgres().await?, !self.falls_behind).await?
+            }
             Backend::PostgresSession => postgres::advisory_locks(&self.postgres().await?).await?,
             Backend::Zookeeper | Backend::ZookeeperEnsemble => match self.zookeeper(0, "zk_ephemerals_count")? {
                 0 => Vec::new(),

@@ -14,21 +14,26 @@ pub(super) async fn connect(server: &Server) -> Result<Client> {
     Ok(client)
 }
 
-/// Open transactions, and rows that say that somebody has a name or waits for it. An entry or a mark that lasts for longer than any
-/// does is from before the clock was set back: it keeps nobody out.
-pub(super) async fn leftovers(client: &Client) -> Result<Vec<String>> {
-    let ask = format!(
+/// Open transactions, rows that say that somebody has a name, and those that say that somebody waits, if `with_places`. A dead
+/// process leaves a place for a few seconds. If the clock was set back meanwhile, the place counts again for as long, whenever the
+/// clock comes to that time.
+pub(super) async fn leftovers(client: &Client, with_places: bool) -> Result<Vec<String>> {
+    let mut ask = format!(
         "SELECT 'transaction of process '||pid FROM pg_stat_activity WHERE xact_start IS NOT NULL \
          AND backend_type='client backend' AND pid<>pg_backend_pid() \
          UNION ALL SELECT concat('lease of ',encode(name,'escape'),' for ',holder,' until ',expires) FROM {TABLE}_leases \
          WHERE holder IS NOT NULL AND expires>clock_timestamp() \
          UNION ALL SELECT concat('share of ',encode(name,'escape'),' for ',holder,' until ',expires) FROM {TABLE}_holders \
-         WHERE expires>clock_timestamp() \
-         UNION ALL SELECT concat('entry of ',holder,' for ',encode(name,'escape'),' until ',expires) FROM {TABLE}_waiters \
-         WHERE expires BETWEEN clock_timestamp() AND clock_timestamp()+interval '10 s' \
-         UNION ALL SELECT concat('mark of a waiter for ',encode(name,'escape'),' until ',wanted) FROM {TABLE}_leases \
-         WHERE wanted BETWEEN clock_timestamp() AND clock_timestamp()+interval '10 s'"
+         WHERE expires>clock_timestamp()"
     );
+    if with_places {
+        ask += &format!(
+            " UNION ALL SELECT concat('entry of ',holder,' for ',encode(name,'escape'),' until ',expires) FROM {TABLE}_waiters \
+             WHERE expires BETWEEN clock_timestamp() AND clock_timestamp()+interval '10 s' \
+             UNION ALL SELECT concat('mark of a waiter for ',encode(name,'escape'),' until ',wanted) FROM {TABLE}_leases \
+             WHERE wanted BETWEEN clock_timestamp() AND clock_timestamp()+interval '10 s'"
+        );
+    }
     let rows = client.query(&ask, &[]).await?;
     rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
 }
