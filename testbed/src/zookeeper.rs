@@ -14,6 +14,8 @@ use crate::server::Server;
 use crate::url::Url;
 use crate::{Certificates, Edition, Ensemble, Error, locate};
 
+mod archive;
+
 /// The file of who may log in.
 const LOGINS: &str = "jaas.conf";
 
@@ -164,27 +166,34 @@ impl ZooKeeper {
 
     /// The program for the configuration in `data`.
     pub(crate) fn java(&self, data: &Path, memory: &[&str]) -> Result<Command, Error> {
-        let locate::ZooKeeper { java, jars } = locate::zookeeper(self.edition)?;
-        let mut command = Command::new(java);
-        command.args(memory).args([
-            "-XX:+UseSerialGC",
-            "-XX:TieredStopAtLevel=1",
-            "-Xshare:auto",
-            "-XX:-UsePerfData",
-        ]);
+        let program = locate::zookeeper(self.edition)?;
+        let mut command = Command::new(&program.java);
+        command.args(memory);
+        if let Some(archive) = archive::of(&program) {
+            command.arg(format!("-XX:SharedArchiveFile={}", archive.display()));
+        }
         if self.sasl.is_some() {
             let logins = data.join(LOGINS);
             command.arg(format!("-Djava.security.auth.login.config={}", logins.display()));
         }
-        command
-            .arg("-Dzookeeper.admin.enableServer=false")
-            .arg("-cp")
-            .arg(jars.join("*"));
-        command
-            .arg("org.apache.zookeeper.server.quorum.QuorumPeerMain")
-            .arg(data.join("zoo.cfg"));
+        base(&mut command, &program).arg(data.join("zoo.cfg"));
         Ok(command)
     }
+}
+
+/// What follows the options that differ. Only the configuration comes after it.
+fn base<'a>(command: &'a mut Command, program: &locate::ZooKeeper) -> &'a mut Command {
+    command
+        .args([
+            "-XX:+UseSerialGC",
+            "-XX:TieredStopAtLevel=1",
+            "-Xshare:auto",
+            "-XX:-UsePerfData",
+            "-Dzookeeper.admin.enableServer=false",
+            "-cp",
+        ])
+        .arg(program.jars.join("*"))
+        .arg("org.apache.zookeeper.server.quorum.QuorumPeerMain")
 }
 
 impl Default for ZooKeeper {
