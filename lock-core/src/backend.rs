@@ -6,7 +6,9 @@
 //!
 //! Core never drops a future of [`acquire`](DistributedLock::acquire), [`abandon`](DistributedLock::abandon) or
 //! [`release`](Hold::release) half-way, as long as the runtime on which it began is driven. If another runtime takes over, core
-//! drops the future and makes the same call again: all three are idempotent.
+//! drops the future and makes the same call again: all three are idempotent. Core does not limit the time of these calls: a backend
+//! limits its own requests. A [quorum](https://docs.rs/lock-quorum) drops a call to a node that gives a vote back, if it has no
+//! answer after two TTLs.
 //!
 //! `MemoryBackend` is the reference. The `conformance-tests` crate checks whether a backend keeps the contract.
 

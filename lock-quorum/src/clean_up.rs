@@ -4,10 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use lock_core::backend::{Attempt, ReleaseOptions, until_answered};
+use lock_core::{Error, ErrorKind};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use crate::client::Client;
 use crate::votes::{Call, Vote, Votes};
@@ -32,15 +33,38 @@ struct Ending {
 }
 
 /// Ends a vote in the background: waits for its acquire, then abandons it until its node answers, or until everything that it
-/// left has expired. A request that has no answer is waited for: dropped half-way, its outcome would be unknown. So each backend has
-/// to limit its own requests.
+/// left has expired. Until then a request that has no answer is waited for: dropped half-way, its outcome would be unknown. After
+/// that it is dropped, so that a node that never answers keeps nothing of this process. An acquire that is dropped is abandoned
+/// after that, which retires its id.
 pub(crate) fn give_back(client: &Arc<Client>, votes: &Arc<Votes>, vote: &Arc<Vote>, call: Option<Call>) {
     end_in_background(client, votes, vote, call, None);
 }
 
-/// The same by the release of a hold.
-pub(crate) fn release(client: &Arc<Client>, votes: &Arc<Votes>, vote: &Arc<Vote>, how: ReleaseOptions) {
-    end_in_background(client, votes, vote, None, Some(how));
+/// The same, without an acquire under way. Releases the vote's hold instead, if it says how.
+pub(crate) fn end(client: &Arc<Client>, votes: &Arc<Votes>, vote: &Arc<Vote>, release: Option<ReleaseOptions>) {
+    end_in_background(client, votes, vote, None, release);
+}
+
+/// Nothing of the vote is left at its node, or it ends by itself.
+pub(crate) fn ended(client: &Client, votes: &Arc<Votes>, vote: &Arc<Vote>) {
+    votes.forget(vote);
+    client.tidy(votes);
+}
+
+/// Logs that the node did not end the vote for as long as it might live.
+pub(crate) fn expired(vote: &Vote, error: &Error) {
+    let (lock, node) = (vote.request.name().as_str(), vote.node + 1);
+    let message = "a vote was not undone; it ends by itself";
+    match error.is_retryable() {
+        // As of each vote in an outage.
+        true => tracing::debug!(target: "polylock", lock, node, %error, "{message}"),
+        false => tracing::warn!(target: "polylock", lock, node, %error, "{message}"),
+    }
+}
+
+pub(crate) fn unanswered() -> Error {
+    let message = "the node did not answer for as long as the vote could live";
+    Error::new(ErrorKind::Unavailable, message)
 }
 
 fn end_in_background(
@@ -106,8 +130,7 @@ impl Driven {
         let Some(ending) = &mut self.ending else { return };
         ending.run(&self.client).await;
         if let Some(ending) = self.ending.take() {
-            ending.votes.forget(&ending.vote);
-            self.client.tidy(&ending.votes);
+            ended(&self.client, &ending.votes, &ending.vote);
         }
     }
 }
@@ -123,25 +146,26 @@ impl Drop for Driven {
 
 impl Ending {
     /// Awaits its acquire, which was given up and so ends soon. Dropped half-way, it might still take effect, after the vote was
-    /// ended. Returns whether the node may have anything of it.
+    /// ended: so it is dropped only when what it was to leave would have expired. Returns whether the node may have anything of it.
     async fn arrived(&mut self, client: &Client) -> bool {
         let Some(call) = self.call.take().filter(Call::is_here) else {
             return true;
         };
-        match client.watch(&self.vote, call.began, call.future).await {
-            Ok(Attempt::Busy(_)) => self.vote.has_place,
-            Err(error) => !self.vote.request.was_certainly_not_sent(&error),
+        let answer = client.watch(&self.vote, call.began, call.future);
+        match timeout(self.vote.lasts_at_node(), answer).await {
+            Ok(Ok(Attempt::Busy(_))) => self.vote.has_place,
+            Ok(Err(error)) => !self.vote.request.was_certainly_not_sent(&error),
             _ => true,
         }
     }
 
-    /// Ends the vote. A request that failed is repeated for as long as the vote might live.
+    /// Ends the vote. A request that failed is repeated for as long as the vote may live, and one without an answer is then dropped.
     async fn run(&mut self, client: &Client) {
         if !self.arrived(client).await {
             return;
         }
         let (vote, node) = (&self.vote, &client.nodes[self.vote.node]);
-        let last_try = Instant::now().checked_add(2 * vote.request.ttl());
+        let mut why = unanswered();
         let end = || async {
             let ending = async {
                 match (self.release, vote.hold()) {
@@ -151,17 +175,15 @@ impl Ending {
             };
             client.watch(vote, Instant::now(), ending).await
         };
-        match until_answered(end, |_| last_try.is_none_or(|last_try| Instant::now() < last_try)).await {
-            Ok(()) => node.has_answered(),
-            // As of each vote in an outage.
-            Err(error) if error.is_retryable() => {
-                tracing::debug!(target: "polylock", lock = vote.request.name().as_str(), node = vote.node + 1, %error,
-                    "a vote was not undone; it ends by itself");
-            }
-            Err(error) => {
-                tracing::warn!(target: "polylock", lock = vote.request.name().as_str(), node = vote.node + 1, %error,
-                    "a vote was not undone; it ends by itself");
-            }
+        let may_repeat = |error: &Error| {
+            why = error.clone();
+            true
+        };
+        let ending = until_answered(end, may_repeat);
+        match timeout(vote.lasts_at_node(), ending).await {
+            Ok(Ok(())) => node.has_answered(),
+            Ok(Err(error)) => expired(vote, &error),
+            Err(_elapsed) => expired(vote, &why),
         }
     }
 }

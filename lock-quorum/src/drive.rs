@@ -153,6 +153,7 @@ impl<'a> Driver<'a> {
             Order::PassTermsOn => {
                 let now = HoldTerms::of(self.request);
                 if asked.terms != now {
+                    asked.vote.prolongs(now.ttl);
                     asked.vote.control.set_terms(now.terms());
                     asked.terms = now;
                 }
@@ -334,7 +335,14 @@ impl<'a> Driver<'a> {
         let armed = self.votes.grant(token, &live, self.client.needed())?;
         for mut asked in std::mem::take(&mut self.asked) {
             if let Some(change) = asked.change.take() {
-                clean_up::spawn(self.client, async move { drop(change.await) });
+                let votes = self.votes.clone();
+                clean_up::spawn(self.client, async move {
+                    tokio::select! {
+                        biased;
+                        () = votes.over() => {}
+                        _ = change => {}
+                    }
+                });
             }
             match asked.call.take() {
                 Some(call) => late::follow(self.client, self.votes, asked.vote, call),

@@ -1,13 +1,15 @@
 //! The end of a hold or of a request, at all nodes that were ever asked.
 
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use lock_core::backend::{AcquireRequest, Hold, ReleaseOptions, ReleaseOutcome};
 use lock_core::{Error, ErrorKind, Result};
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::clean_up;
 use crate::client::Client;
@@ -51,14 +53,7 @@ pub(crate) async fn release(client: &Arc<Client>, votes: &Arc<Votes>, how: Relea
         }
     };
     votes.note_release_reported();
-    let (rest_client, rest_votes) = (client.clone(), votes.clone());
-    calls.go_on(client, move |vote| {
-        clean_up::release(&rest_client, &rest_votes, vote, how)
-    });
-    for (vote, _error) in failed {
-        clean_up::release(client, votes, &vote, how);
-    }
-    client.tidy(votes);
+    calls.go_on(client, votes, failed, Some(how));
     Ok(outcome)
 }
 
@@ -111,14 +106,7 @@ pub(crate) async fn abandon(client: &Arc<Client>, request: &AcquireRequest) -> R
     if !is_enough() {
         return Err(unknown(client, failed, "given back"));
     }
-    let (rest_client, rest_votes) = (client.clone(), votes.clone());
-    calls.go_on(client, move |vote| {
-        clean_up::give_back(&rest_client, &rest_votes, vote, None)
-    });
-    for (vote, _error) in failed {
-        clean_up::give_back(client, &votes, &vote, None);
-    }
-    client.tidy(&votes);
+    calls.go_on(client, &votes, failed, None);
     Ok(())
 }
 
@@ -163,7 +151,8 @@ impl Calls {
         Some((vote, result))
     }
 
-    /// Waits until all have answered; or until enough have, and those that are not suspected had time to. Returns what failed.
+    /// Waits until all have answered; or until enough have, and those that are not suspected had time to; or until nothing of the
+    /// votes can be left at the nodes. Returns what failed.
     async fn settle(
         &mut self,
         client: &Client,
@@ -173,6 +162,7 @@ impl Calls {
         let mut failed = Vec::new();
         let ttl = votes.request.ttl();
         let until = Instant::now() + client.patience(ttl);
+        let mut expired = pin!(sleep(self.last_at_nodes()));
         loop {
             let is_awaited = |vote: &Arc<Vote>| !client.nodes[vote.node].is_suspected();
             let enough = is_enough();
@@ -183,6 +173,10 @@ impl Calls {
                 biased;
                 answer = self.next() => answer,
                 () = sleep_until(until), if enough => continue,
+                () = &mut expired => {
+                    failed.extend(self.open.iter().map(|vote| (vote.clone(), clean_up::unanswered())));
+                    break;
+                }
             };
             let Some((vote, result)) = answer else { break };
             let node = &client.nodes[vote.node];
@@ -204,35 +198,70 @@ impl Calls {
         failed
     }
 
-    /// Awaits the rest in the background. What fails there, or ends with the runtime, is ended again until its node answers.
-    fn go_on(self, client: &Arc<Client>, end_again: impl Fn(&Arc<Vote>) + Send + 'static) {
+    /// For how long anything of the votes whose requests are under way may be at their nodes at most.
+    fn last_at_nodes(&self) -> Duration {
+        let open = self.open.iter().map(|vote| vote.lasts_at_node());
+        open.max().unwrap_or_default()
+    }
+
+    /// Awaits the rest in the background. What fails there, or ends with the runtime, is ended again until its node answers, and so
+    /// is what `failed` before.
+    fn go_on(
+        self,
+        client: &Arc<Client>,
+        votes: &Arc<Votes>,
+        failed: Vec<(Arc<Vote>, Error)>,
+        release: Option<ReleaseOptions>,
+    ) {
         if !self.open.is_empty() {
-            let mut rest = Rest { calls: self, end_again };
+            let mut rest = Rest {
+                client: client.clone(),
+                votes: votes.clone(),
+                calls: self,
+                release,
+            };
             clean_up::spawn(client, async move { rest.run().await });
         }
+        for (vote, _error) in failed {
+            clean_up::end(client, votes, &vote, release);
+        }
+        client.tidy(votes);
     }
 }
 
 /// The requests that are still unanswered when the outcome is known.
-struct Rest<F: Fn(&Arc<Vote>)> {
+struct Rest {
+    client: Arc<Client>,
+    votes: Arc<Votes>,
     calls: Calls,
-    end_again: F,
+    /// If the votes are released instead of abandoned, how.
+    release: Option<ReleaseOptions>,
 }
 
-impl<F: Fn(&Arc<Vote>)> Rest<F> {
+impl Rest {
+    /// Awaits them for as long as the votes may live. A node that has not answered by then has nothing of them.
     async fn run(&mut self) {
-        while let Some((vote, result)) = self.calls.next().await {
-            if result.is_err() {
-                (self.end_again)(&vote);
+        let last = self.calls.last_at_nodes();
+        let answers = async {
+            while let Some((vote, result)) = self.calls.next().await {
+                if result.is_err() {
+                    clean_up::end(&self.client, &self.votes, &vote, self.release);
+                }
+            }
+        };
+        if timeout(last, answers).await.is_err() {
+            for vote in std::mem::take(&mut self.calls.open) {
+                clean_up::expired(&vote, &clean_up::unanswered());
+                clean_up::ended(&self.client, &self.votes, &vote);
             }
         }
     }
 }
 
-impl<F: Fn(&Arc<Vote>)> Drop for Rest<F> {
+impl Drop for Rest {
     fn drop(&mut self) {
         for vote in std::mem::take(&mut self.calls.open) {
-            (self.end_again)(&vote);
+            clean_up::end(&self.client, &self.votes, &vote, self.release);
         }
     }
 }

@@ -38,7 +38,7 @@ async fn raise(votes: &Votes, vote: &Vote) {
     }
     tokio::select! {
         biased;
-        () = votes.ended() => {}
+        () = votes.over() => {}
         raised = hold.raise_token(token) => if raised.is_ok() {
             vote.raised(token);
         },
@@ -80,7 +80,7 @@ impl Awaited {
         let began = call.began;
         let attempt = tokio::select! {
             biased;
-            () = self.votes.ended() => return Arrived::TooLate,
+            () = self.votes.over() => return Arrived::TooLate,
             attempt = self.client.watch(&self.vote, began, &mut call.future) => attempt,
         };
         self.call = None;

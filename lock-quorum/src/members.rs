@@ -18,6 +18,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::mark::{self, Mark};
 use crate::node::Node;
+use crate::rules;
 
 /// The number of reserved names at each node.
 const NAMES: usize = 8;
@@ -116,13 +117,14 @@ impl Members {
         self.release().await;
     }
 
-    /// No release is dropped half-way.
+    /// No release is dropped half-way, unless the mark has expired.
     async fn release(&self) {
         let marks = std::mem::take(&mut self.state.lock().marks);
+        let lasts = rules::lasts_at_node(self.ttl);
         let released = marks.into_iter().map(|mark| {
             tokio::spawn(async move {
                 // A mark at a silent node expires.
-                let _ = mark.hold.release(ReleaseOptions::default()).await;
+                let _ = timeout(lasts, mark.hold.release(ReleaseOptions::default())).await;
             })
         });
         let _ = timeout(PATIENCE, join_all(released)).await;
@@ -215,7 +217,7 @@ pub(crate) async fn join(members: &Arc<Members>, nodes: &[usize]) -> Result<()> 
     Ok(())
 }
 
-/// At those that have none. No acquire is dropped half-way: what comes late is kept then.
+/// At those that have none. No acquire is dropped half-way, unless what it left has expired: what comes late is kept then.
 async fn leave_marks(members: &Arc<Members>, nodes: &[usize]) {
     let mut taking = Vec::new();
     for node in nodes.iter().copied() {
@@ -229,7 +231,7 @@ async fn leave_marks(members: &Arc<Members>, nodes: &[usize]) {
         let backend = members.nodes[node].backend.clone();
         taking.push(tokio::spawn(async move {
             // Tried again at the next renewal.
-            let _ = members.take(node, &*backend).await;
+            let _ = timeout(rules::lasts_at_node(members.ttl), members.take(node, &*backend)).await;
             members.state.lock().asked.remove(&node);
         }));
     }

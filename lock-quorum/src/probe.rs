@@ -196,17 +196,28 @@ impl Drop for Probe {
     }
 }
 
-/// Waits until what goes on in the background is over, as far as the nodes answer; then closes all nodes.
+/// Waits until what goes on in the background is over, as far as the nodes answer; then closes all nodes. When a majority is closed,
+/// the others close in the background.
 pub(crate) async fn close(client: &Arc<Client>) -> Result<()> {
     const PATIENCE: Duration = Duration::from_secs(1);
     clean_up::go_on(client);
     // Holds at a silent node expire by themselves.
     let ended = async { tokio::join!(client.clean_up.finished(), client.members.leave()) };
     let _ = timeout(PATIENCE, ended).await;
-    let answers = join_all(client.nodes.iter().map(|node| node.backend.close())).await;
+    let closing = client.nodes.iter().enumerate();
+    let mut closing: FuturesUnordered<_> = closing
+        .map(|(node, own)| async move { (node, own.backend.close().await) })
+        .collect();
     let mut errors = NodeErrors::default();
     let mut closed = 0;
-    for (node, answer) in answers.into_iter().enumerate() {
+    let mut patience = pin!(sleep(PATIENCE));
+    loop {
+        let answer = tokio::select! {
+            biased;
+            answer = closing.next() => answer,
+            () = &mut patience, if closed >= client.needed() => break,
+        };
+        let Some((node, answer)) = answer else { break };
         match answer {
             Ok(()) => closed += 1,
             Err(error) => errors.add(node, client.nodes[node].kind(), error),

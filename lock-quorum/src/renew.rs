@@ -135,6 +135,7 @@ impl Round {
             let Some(hold) = vote.hold() else {
                 return (vote.node, Answer::Gone(vote));
             };
+            vote.prolongs(ttl);
             let answer = match hold.renew(ttl).await {
                 Ok(Renewal::Renewed(_)) => Answer::Kept,
                 Ok(_) => Answer::Gone(vote.clone()),
@@ -280,7 +281,7 @@ impl Drop for Round {
             let going_on = async { while rest.step().await {} };
             tokio::select! {
                 biased;
-                () = votes.ended() => {}
+                () = votes.over() => {}
                 () = going_on => {}
             }
         });

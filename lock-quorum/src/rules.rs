@@ -210,6 +210,12 @@ pub fn suspicion(ttl: Duration) -> Duration {
     (ttl / 2).min(LONGEST)
 }
 
+/// For how long a node may have anything of a vote for `ttl` at most, once nothing but its end is asked for: the last request may
+/// arrive late, and the vote lives for the TTL after that, by the clock of the node.
+pub fn lasts_at_node(ttl: Duration) -> Duration {
+    ttl.saturating_mul(2)
+}
+
 /// Whether a request asks the suspected nodes first. It asks the others, with the anchor, once so many suspected nodes
 /// have answered that there may be a majority. Otherwise a client that is cut off from a majority would have the
 /// anchor's vote and no use for it.

@@ -213,6 +213,15 @@ impl Votes {
         self.until(|state| state.phase == Phase::Ended).await;
     }
 
+    /// The same of a hold, whose lease ends at the latest then: a handle may be dropped without a release.
+    pub(crate) async fn over(&self) {
+        tokio::select! {
+            biased;
+            () = self.ended() => {}
+            _ended = self.request.lease().ended() => {}
+        }
+    }
+
     /// Waits until nothing of this vote is left at its node.
     pub(crate) async fn forgotten(&self, vote: &Arc<Vote>) {
         self.until(|state| !state.asked.iter().any(|known| Arc::ptr_eq(known, vote)))
@@ -282,7 +291,8 @@ impl Votes {
     /// Whether it is known that nobody needs these votes any more.
     pub(crate) fn is_over(&self) -> bool {
         let state = self.state.lock();
-        let expired = |ended: Instant| ended.elapsed() > 2 * self.request.ttl();
+        let lasts = state.asked.iter().map(|vote| vote.lasts_at_node()).max();
+        let expired = |ended: Instant| ended.elapsed() > lasts.unwrap_or_default();
         match state.phase {
             Phase::Acquiring if state.acquires > 0 => false,
             Phase::Acquiring | Phase::Ended if state.asked.is_empty() => true,

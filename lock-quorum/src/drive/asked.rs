@@ -45,6 +45,7 @@ pub(super) fn change(
     renew: Option<Duration>,
 ) -> Option<BoxFuture<'static, Result<Changed>>> {
     let hold = vote.hold()?;
+    renew.inspect(|ttl| vote.prolongs(*ttl));
     Some(Box::pin(async move {
         let raising = async {
             match raise {

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use lock_core::backend::request::RequestControl;
@@ -12,6 +13,7 @@ use tokio::runtime::{Handle, Id};
 use tokio::time::Instant;
 
 use crate::node::Node;
+use crate::rules;
 
 /// A request to one node.
 pub(crate) struct Vote {
@@ -23,8 +25,9 @@ pub(crate) struct Vote {
     state: Mutex<VoteState>,
 }
 
-#[derive(Default)]
 struct VoteState {
+    /// The longest time for which the node was asked to keep the vote.
+    longest_ttl: Duration,
     hold: Option<Arc<dyn Hold>>,
     /// As the node has stored it, perhaps raised.
     token: Option<FencingToken>,
@@ -36,12 +39,19 @@ struct VoteState {
 
 impl Vote {
     pub(crate) fn new(node: usize, (request, control): (AcquireRequest, RequestControl), has_place: bool) -> Self {
+        let state = VoteState {
+            longest_ttl: request.ttl(),
+            hold: None,
+            token: None,
+            may_be_released: false,
+            is_cleaned_up: false,
+        };
         Self {
             node,
             request,
             control,
             has_place,
-            state: Mutex::default(),
+            state: Mutex::new(state),
         }
     }
 
@@ -79,6 +89,17 @@ impl Vote {
     pub(crate) fn raised(&self, token: FencingToken) {
         let mut state = self.state.lock();
         state.token = state.token.max(Some(token));
+    }
+
+    /// The node is about to be asked to keep the vote for this time.
+    pub(crate) fn prolongs(&self, ttl: Duration) {
+        let mut state = self.state.lock();
+        state.longest_ttl = state.longest_ttl.max(ttl);
+    }
+
+    /// For how long the node may have anything of the vote at most, from the moment at which nothing but its end is asked for.
+    pub(crate) fn lasts_at_node(&self) -> Duration {
+        rules::lasts_at_node(self.state.lock().longest_ttl)
     }
 
     /// Its release is about to be sent. Returns whether an earlier one may have been executed.
@@ -149,8 +170,6 @@ fn current() -> Option<Id> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use lock_core::LockName;
     use lock_core::backend::request::{RequestOptions, Terms};
 

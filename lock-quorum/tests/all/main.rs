@@ -8,6 +8,7 @@ mod members;
 mod releasing;
 mod sessions;
 mod sick;
+mod silent;
 mod slow;
 mod starting;
 mod support;
