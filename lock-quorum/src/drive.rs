@@ -298,7 +298,11 @@ impl<'a> Driver<'a> {
 
     fn done(self, outcome: Outcome) -> Result<Attempt> {
         match outcome {
-            Outcome::Granted(token) => self.becomes_hold(token),
+            Outcome::Granted(token) => {
+                // While the request waited, its TTL may have changed, or a process with another quorum was seen.
+                self.client.members.check(self.request.ttl())?;
+                self.becomes_hold(token)
+            }
             Outcome::Busy(busy) => Ok(Attempt::Busy(busy)),
             Outcome::Failed(failure) => Err(self.error(failure)),
         }

@@ -26,6 +26,9 @@ pub(crate) async fn renew(client: &Arc<Client>, votes: &Arc<Votes>, ttl: Duratio
     let Some(token) = votes.token() else {
         return Ok(Renewal::Lost);
     };
+    if ttl > votes.request.ttl() {
+        client.members.check(ttl).map_err(Error::not_executed)?;
+    }
     follow::follow(client, votes);
     let mut round = Round::begin(client, votes, ttl, token);
     loop {
@@ -103,7 +106,7 @@ impl Round {
         let mut of_hold = votes.of_hold();
         for vote in of_hold.extract_if(.., |vote| !vote.is_live()) {
             if vote.was_lost() {
-                round.forget(&vote, true);
+                round.forget(&vote, !vote.was_revoked());
             } else {
                 // Its node may still have it for a tenth of the TTL: a new vote is asked for when it was given back.
                 clean_up::give_back(client, votes, &vote, None);

@@ -66,9 +66,18 @@ impl Vote {
 
     /// Whether the node has said that it does not know the vote any more.
     pub(crate) fn was_lost(&self) -> bool {
+        matches!(self.lost_by(), Some(LostCause::NotHeld | LostCause::Revoked))
+    }
+
+    /// Whether the node has said that somebody revoked the vote: it may have voted for another holder since.
+    pub(crate) fn was_revoked(&self) -> bool {
+        self.lost_by() == Some(LostCause::Revoked)
+    }
+
+    fn lost_by(&self) -> Option<LostCause> {
         match self.lease().state() {
-            HoldState::Lost(lost) => matches!(lost.cause(), LostCause::NotHeld | LostCause::Revoked),
-            _ => false,
+            HoldState::Lost(lost) => Some(lost.cause()),
+            _ => None,
         }
     }
 

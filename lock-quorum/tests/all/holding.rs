@@ -1,5 +1,6 @@
 //! Tests of renewals and of losses.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use lock_core::backend::{DistributedLock, Revoke, Revoked};
@@ -184,4 +185,27 @@ async fn readers_share_a_name_and_a_writer_waits_for_all() {
         .await
         .unwrap();
     servers.until_free("a").await;
+}
+
+/// A node gives a vote that it lost at once, also during its restart delay. One that was revoked may be another holder's by then.
+#[tokio::test(start_paused = true)]
+async fn a_vote_that_was_revoked_is_not_said_to_be_lost() {
+    for (is_revoked, reinstating) in [(false, 1), (true, 0)] {
+        let servers = Servers::new(3);
+        let client = servers.client();
+        let guard = client.locks.lock("a").acquire().await.unwrap();
+        let (name, node) = (LockName::new("a").unwrap(), &servers.servers[0]);
+        if is_revoked {
+            let status = node.status(&name).await.unwrap();
+            let token = status.holders[0].token.unwrap();
+            let revoked = node.revoke(&name, token, Revoke::Now).await.unwrap();
+            assert!(!matches!(revoked, Revoked::NotHeld), "{revoked:?}");
+        } else {
+            assert!(node.take_away("a").unwrap());
+        }
+        sleep(TTL / 2).await;
+        assert!(guard.check().is_ok(), "{:?}", guard.state());
+        assert!(servers.holder(0, "a").await.is_some(), "it was asked again");
+        assert_eq!(servers.counts.reinstating.load(Ordering::SeqCst), reinstating);
+    }
 }

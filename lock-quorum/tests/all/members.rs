@@ -259,6 +259,54 @@ async fn a_strangers_delay_is_refused_and_a_longer_one_limits_the_ttl() {
     long.acquire().await.unwrap().release().await.unwrap();
 }
 
+/// A node that forgot the hold may vote for somebody else after the shorter delay.
+#[tokio::test(start_paused = true)]
+async fn no_hold_is_extended_beyond_the_shorter_delay() {
+    const MINUTE: Duration = Duration::from_secs(60);
+    let servers = Servers::new();
+    let of = |delay| servers.process_with(&[0, 1, 2], Some(delay), "server");
+    let minute = of(MINUTE);
+    minute.backend.connect().await.unwrap();
+    let longer = of(2 * MINUTE);
+    longer.backend.connect().await.unwrap();
+    let guard = longer.locks.lock("a").acquire().await.unwrap();
+    guard.extend(MINUTE).await.unwrap();
+    let error = guard.extend(2 * MINUTE).await.unwrap_err();
+    assert!(error.to_string().contains("choose at most 60s"), "{error}");
+    assert!(guard.valid_for() <= MINUTE, "{:?}", guard.valid_for());
+    sleep(2 * MINUTE).await;
+    assert!(guard.check().is_ok(), "{:?}", guard.state());
+}
+
+/// It began to wait when nobody knew of the stranger.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_is_granted_nothing_once_a_stranger_was_seen() {
+    let servers = Servers::new();
+    let first = servers.process(&[0, 1, 2]);
+    first.links[2].cut();
+    first.backend.connect().await.unwrap();
+    let _other = servers.running(&[2, 3, 4]).await;
+    first.links[2].heal();
+    for server in &servers.0[..3] {
+        server.hold_elsewhere("a", TTL).unwrap();
+    }
+    let lock = first.locks.lock("a");
+    let waiting = tokio::spawn(async move { lock.acquire().await });
+    sleep(A_LOOK).await;
+    assert!(!waiting.is_finished(), "the name is taken");
+    for server in &servers.0[..3] {
+        server.take_away("a").unwrap();
+    }
+    let error = waiting.await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
+    // What the nodes have granted is given back.
+    sleep(Duration::from_secs(1)).await;
+    for server in &servers.0[..3] {
+        let status = server.status(&LockName::new("a").unwrap()).await.unwrap();
+        assert!(!status.is_held(), "{status:?}");
+    }
+}
+
 #[async_trait]
 impl DistributedLock for Addressed {
     fn capabilities(&self) -> Capabilities {

@@ -29,6 +29,8 @@ pub(crate) struct Counts {
     pub(crate) ends: AtomicUsize,
     /// Acquires whose token the status is to show.
     pub(crate) shown: AtomicUsize,
+    /// Acquires of a vote that its node is said to have lost.
+    pub(crate) reinstating: AtomicUsize,
     /// Acquires that wait without a limit and adopt a token.
     pub(crate) adopting_waiters: AtomicUsize,
 }
@@ -170,6 +172,9 @@ impl DistributedLock for Counted {
         Counts::add(&self.counts.acquires);
         if request.shows_token() {
             Counts::add(&self.counts.shown);
+        }
+        if request.reinstates() {
+            Counts::add(&self.counts.reinstating);
         }
         if request.waits() && request.time_left().is_none() && request.token_at_least().is_some() {
             Counts::add(&self.counts.adopting_waiters);
