@@ -219,7 +219,7 @@ impl Round {
         self.errors.add(node, own.kind(), error);
     }
 
-    /// Asks for a new vote, which never displaces anybody.
+    /// Asks for a new vote, which never displaces anybody. A renewal beside this one may have asked for it.
     fn ask(&mut self, missing: Missing) {
         let request = &self.votes.request;
         let terms = HoldTerms {
@@ -236,7 +236,7 @@ impl Round {
             options = options.reinstates();
         }
         let vote = Arc::new(Vote::new(missing.node, options.start(), false));
-        if self.votes.record(&vote) {
+        if self.votes.record_missing(&vote) {
             let call = Call::new(&self.client.nodes[missing.node], &vote);
             let mut awaited = Awaited::new(&self.client, &self.votes, vote, call);
             self.calls.push(Box::pin(

@@ -94,8 +94,17 @@ impl Votes {
 
     /// Records a vote before it is sent. False if the request has ended.
     pub(crate) fn record(&self, vote: &Arc<Vote>) -> bool {
+        self.record_if(vote, |_| true)
+    }
+
+    /// The same of the only vote at its node. False also if the node may have another one: that one would refuse it.
+    pub(crate) fn record_missing(&self, vote: &Arc<Vote>) -> bool {
+        self.record_if(vote, |asked| asked.iter().all(|known| known.node != vote.node))
+    }
+
+    fn record_if(&self, vote: &Arc<Vote>, may_ask: impl Fn(&[Arc<Vote>]) -> bool) -> bool {
         let mut state = self.state.lock();
-        let may_ask = state.phase != Phase::Ended;
+        let may_ask = state.phase != Phase::Ended && may_ask(&state.asked);
         if may_ask {
             state.asked.push(vote.clone());
         }

@@ -3,7 +3,8 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use lock_core::backend::{DistributedLock, Revoke, Revoked};
+use lock_core::backend::request::{RequestOptions, Terms};
+use lock_core::backend::{Attempt, DistributedLock, Renewal, Revoke, Revoked};
 use lock_core::{ErrorKind, HoldState, LockName};
 use tokio::time::{Instant, sleep};
 
@@ -208,4 +209,29 @@ async fn a_vote_that_was_revoked_is_not_said_to_be_lost() {
         assert!(servers.holder(0, "a").await.is_some(), "it was asked again");
         assert_eq!(servers.counts.reinstating.load(Ordering::SeqCst), reinstating);
     }
+}
+
+/// As an extend beside a renewal by core. One node was down when the lock was acquired, and another one forgets it.
+#[tokio::test(start_paused = true)]
+async fn two_renewals_at_a_time_do_not_take_each_others_votes_for_those_of_somebody_else() {
+    let servers = Servers::new(3);
+    let client = servers.client();
+    client.links[2].cut();
+    let options = RequestOptions::new(LockName::new("a").unwrap(), Terms::new(TTL));
+    let (request, _control) = options.start();
+    let Attempt::Granted(hold, _armed) = client.backend.acquire(&request).await.unwrap() else {
+        panic!("the name is free");
+    };
+    client.links[2].heal();
+    servers.servers[0].take_away("a").unwrap();
+    servers.counts.take();
+    let (one, other) = tokio::join!(hold.renew(TTL), hold.renew(TTL));
+    assert!(matches!(one, Ok(Renewal::Renewed(_))), "{one:?}");
+    assert!(!matches!(other, Ok(Renewal::Lost)), "nobody else has the name");
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(servers.counts.take()[0], 2, "each node that has no vote is asked once");
+    for node in 0..3 {
+        assert!(servers.holder(node, "a").await.is_some(), "node {node}");
+    }
+    assert!(matches!(hold.renew(TTL).await, Ok(Renewal::Renewed(_))));
 }
