@@ -14,6 +14,7 @@ use lock_kit::clean_up::Schedule;
 use lock_kit::downgrades::Downgrades;
 use lock_kit::locked_rows::LockedRows;
 use parking_lot::Mutex;
+use tokio::time::timeout;
 
 use self::renewals::Renewals;
 use self::waits::Waits;
@@ -34,6 +35,9 @@ mod end;
 mod hold;
 mod renewals;
 mod waits;
+
+/// So long an end of a hold waits for the answer to its call. By then waiters ask by themselves.
+const CALLED_WITHIN: Duration = Duration::from_secs(1);
 
 /// The state that the backend and all its holds share.
 struct Shared {
@@ -134,8 +138,16 @@ impl Shared {
         answer
     }
 
-    /// Calls those whose turn it is. In the background: whoever loses a call asks a little later.
-    fn call(&self, connection: &Connection, name: &LockName) {
+    /// Calls those whose turn it is, and waits until the server has done so: a process that ends right after its release must not
+    /// take the call along. Whoever loses a call asks a little later.
+    async fn call(&self, connection: &Connection, name: &LockName) {
+        let call = self.statements.call(&literal(name_bytes(name)));
+        let called = connection.run(&call, None);
+        drop(timeout(CALLED_WITHIN.min(self.config.response_timeout), called).await);
+    }
+
+    /// The same in the background, for one that stays.
+    fn begin_call(&self, connection: &Connection, name: &LockName) {
         connection.send(&self.statements.call(&literal(name_bytes(name))));
     }
 

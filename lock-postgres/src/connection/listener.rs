@@ -1,5 +1,5 @@
 //! The connection over which waiters are woken: there only while anybody waits, since each notification wakes all listening
-//! sessions of a database.
+//! sessions of a database. A process that waits again and again keeps it: a call that comes before a new one listens is lost.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,6 +40,8 @@ pub(crate) struct Listener {
 struct State {
     is_running: bool,
     hears: bool,
+    /// Whether anybody has begun to wait since the task last looked.
+    was_asked: bool,
     /// The number of the task that runs: an earlier one may end late.
     run: u64,
 }
@@ -71,12 +73,13 @@ impl Listener {
         self.dialer.is_some()
     }
 
-    /// Begins to listen, in the background and as long as anybody waits.
+    /// Begins to listen, in the background and as long as anybody waits. To be called for each wait.
     pub(crate) fn start(&self, listening: impl Listening) {
         let (Some(dialer), Ok(runtime)) = (self.dialer.clone(), Handle::try_current()) else {
             return;
         };
         let mut state = self.state.lock();
+        state.was_asked = true;
         if state.is_running {
             return;
         }
@@ -107,7 +110,7 @@ impl Listener {
     }
 }
 
-/// Until the connection has ended, is silent, or nobody waits any more.
+/// Until the connection has ended, is silent, or nobody has waited for a while.
 async fn watch(connection: &Connection, listening: &impl Listening, end: &StopOnDrop) {
     loop {
         sleep(LOOK_EVERY).await;
@@ -124,13 +127,14 @@ async fn watch(connection: &Connection, listening: &impl Listening, end: &StopOn
 struct StopOnDrop(Arc<Mutex<State>>, u64);
 
 impl StopOnDrop {
-    /// Whether it goes on. If not, the next waiter starts a new one.
+    /// Whether it goes on: somebody waits, or has begun to since it was last asked. If not, the next waiter starts a new one.
     fn goes_on(&self, listening: &impl Listening) -> bool {
         let mut state = self.0.lock();
         if state.run != self.1 {
             return false;
         }
-        state.is_running = listening.is_needed();
+        let was_asked = std::mem::take(&mut state.was_asked);
+        state.is_running = was_asked || listening.is_needed();
         state.is_running
     }
 
@@ -148,5 +152,43 @@ impl Drop for StopOnDrop {
         if state.run == self.1 {
             (state.is_running, state.hears) = (false, false);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether anybody waits.
+    #[derive(Clone)]
+    struct Waiting(bool);
+
+    impl Listening for Waiting {
+        fn called(&self, _payload: &str) {}
+
+        fn hears(&self) {}
+
+        fn is_needed(&self) -> bool {
+            self.0
+        }
+    }
+
+    #[test]
+    fn it_stays_for_those_who_wait_again_and_again() {
+        let state = Arc::new(Mutex::new(State {
+            is_running: true,
+            run: 1,
+            ..State::default()
+        }));
+        let end = StopOnDrop(state.clone(), 1);
+        assert!(end.goes_on(&Waiting(true)));
+        state.lock().was_asked = true;
+        assert!(
+            end.goes_on(&Waiting(false)),
+            "somebody has waited since, and may wait again"
+        );
+        assert!(!end.goes_on(&Waiting(false)) && !state.lock().is_running);
+        state.lock().run = 2;
+        assert!(!end.goes_on(&Waiting(true)), "there is another one");
     }
 }

@@ -235,7 +235,7 @@ impl Shared {
         let shared = shared(&rows)?;
         match shared.acquired {
             // Others may share it as well.
-            Acquired::Granted(_) if shared.is_wanted => self.call(connection, request.name()),
+            Acquired::Granted(_) if shared.is_wanted => self.begin_call(connection, request.name()),
             Acquired::Granted(_) | Acquired::Unknown => {}
             Acquired::Taken(_) if request.waits() => self.waits.set_place(request.holder(), shared.place),
             Acquired::Taken(_) => {}

@@ -44,7 +44,7 @@ impl Shared {
         };
         self.claims.remove(holder);
         if ended.is_wanted {
-            self.call(&connection, name);
+            self.call(&connection, name).await;
         }
         Ok(())
     }
@@ -78,7 +78,7 @@ impl Shared {
         };
         self.claims.remove(holder);
         if ended.is_wanted {
-            self.call(&connection, name);
+            self.call(&connection, name).await;
         }
         Ok(ended.was_held)
     }
@@ -105,7 +105,7 @@ impl Shared {
         let ended = self.end_any(connection, name, holder, End { buries, keep_for }).await?;
         self.claims.remove(holder);
         if ended.is_wanted {
-            self.call(connection, name);
+            self.call(connection, name).await;
         }
         Ok(ended.was_held)
     }
@@ -152,10 +152,10 @@ impl Shared {
         }
     }
 
-    /// Calls those whose turn it is, if there is a connection.
+    /// Calls those whose turn it is, if there is a connection, and waits until the server has done so.
     pub(super) async fn call_over(&self, supervisor: &Supervisor, name: &LockName) {
         if let Ok(connection) = supervisor.connection().await {
-            self.call(&connection, name);
+            self.call(&connection, name).await;
         }
     }
 
@@ -182,7 +182,7 @@ impl Shared {
         let read = |row| Ok((column(row, 0, "rest of a hold")?, column(row, 1, "rest of a hold")?));
         let (left, is_wanted): (i64, bool) = read(row).map_err(SqlError::into_lock_error)?;
         if is_now && is_wanted {
-            self.call(&connection, name);
+            self.call(&connection, name).await;
         }
         Ok(Revoked::done(duration(left)))
     }
@@ -208,7 +208,7 @@ impl Shared {
             return Ok(Revoked::NotHeld);
         };
         if how != Revoke::AtLeaseEnd && is_wanted {
-            self.call(connection, name);
+            self.call(connection, name).await;
         }
         Ok(Revoked::done(left))
     }

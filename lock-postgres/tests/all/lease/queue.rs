@@ -1,11 +1,13 @@
 //! The queue at the server: in order, woken by notifications.
 
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 
 use lock_core::Locker;
 use lock_core::backend::{DistributedLock, ReleaseOptions, ReleaseOutcome};
-use tokio::sync::Mutex;
+use lock_postgres::tokio_postgres::{AsyncMessage, NoTls, connect};
+use tokio::sync::{Mutex, mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::support::*;
@@ -62,6 +64,50 @@ async fn a_process_listens_only_while_it_waits_and_is_called_then() {
     let sessions = "SELECT count(*) FROM pg_stat_activity WHERE application_name='polylock'";
     // The first holder's two connections have gone with it, and the waiter's two stay.
     eventually("to listen no longer", async || fixture.number(sessions).await == 2).await;
+}
+
+/// All that is under way in a process ends with it.
+#[testbed::test]
+async fn a_process_that_ends_right_after_its_release_has_called_the_next_one() {
+    let fixture = Fixture::shared().await;
+    let (holding, held) = oneshot::channel();
+    let (release, released) = oneshot::channel::<()>();
+    let backend = fixture.backend();
+    // Its connections end with its runtime, which nobody drives after the release.
+    let process = tokio::task::spawn_blocking(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.unwrap().block_on(async {
+            let held = grant(&backend, "a", secs(600)).await;
+            holding.send(()).unwrap();
+            released.await.unwrap();
+            held.release().await
+        })
+    });
+    happens("the grant", held).await.unwrap();
+    let waiter = fixture.backend();
+    let (request, _control) = options("a", secs(600)).start();
+    let waiting = begin(&waiter, &request);
+    let channel = eventually("queueing", async || {
+        fixture.value("SELECT max(channel) FROM {}_waiters").await
+    })
+    .await;
+    // The waiter would find the free name by itself, if later. So another client counts the calls.
+    let (listening, mut connection) = connect(&fixture.server.url(), NoTls).await.unwrap();
+    let (heard, mut calls) = mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
+            if let AsyncMessage::Notification(call) = message {
+                let _the_test_may_be_over = heard.send(call.payload().to_owned());
+            }
+        }
+    });
+    let listen = format!("LISTEN \"{channel}\"");
+    listening.batch_execute(&listen).await.unwrap();
+    release.send(()).unwrap();
+    assert_eq!(happens("the release", process).await.unwrap(), ReleaseOutcome::Released);
+    let call = happens("a call of the first one", calls.recv()).await;
+    assert_eq!(call, Some(format!("{}:1", request.holder())));
+    assert!(granted(happens("the grant", waiting).await.unwrap().unwrap()).is_some());
 }
 
 #[testbed::test]
