@@ -24,7 +24,8 @@ pub(crate) struct SessionStatements {
     pub(crate) enter_reader: Statement,
     /// Makes an exclusive lock a shared one. It never waits, as the session has the lock.
     pub(crate) downgrade: Statement,
-    /// Ends whatever the session has locked. Slower than [`unlock`](OfMode::unlock), but the server logs no warning if that is nothing.
+    /// Ends whatever the session has locked. The server logs no warning if that is nothing, but it looks through the locks of all
+    /// its sessions: [`unlock`](OfMode::unlock) takes a fraction of the time.
     pub(crate) unlock_any: Statement,
     /// For how long the server has run as a primary, in microseconds.
     pub(crate) age: Statement,
@@ -67,7 +68,7 @@ const TIMELINE: &str = "''::bytea";
 const LOCKS: &str = "pg_locks WHERE locktype='advisory' AND objsubid=1 AND \
      database=(SELECT oid FROM pg_database WHERE datname=current_database())";
 
-/// The key of such a lock.
+/// The key of such a lock. What it is compared with is a `SELECT` of its own, so that the server does not make it anew for each lock.
 const KEY_OF_LOCK: &str = "((classid::bigint<<32)|objid::bigint)";
 
 /// What tells one mode from the other.
@@ -115,7 +116,7 @@ impl SessionStatements {
             downgrade: statement(downgrade(&key), &named),
             unlock_any: statement(
                 format!(
-                    "WITH h AS MATERIALIZED (SELECT mode='ExclusiveLock' AS alone FROM {LOCKS} AND {KEY_OF_LOCK}={key} AND granted \
+                    "WITH h AS MATERIALIZED (SELECT mode='ExclusiveLock' AS alone FROM {LOCKS} AND {KEY_OF_LOCK}=(SELECT {key}) AND granted \
                      AND pid=pg_backend_pid()) SELECT CASE WHEN {IS_MINE} THEN COALESCE((SELECT bool_or(CASE WHEN alone \
                      THEN pg_advisory_unlock({key}) ELSE pg_advisory_unlock_shared({key}) END) FROM h),false) END"
                 ),
@@ -268,7 +269,7 @@ fn enter_reader(tokens: &str, readers: &str) -> String {
 /// locked once more, as one unlock would leave the other.
 fn downgrade(key: &str) -> String {
     format!(
-        "WITH h AS MATERIALIZED (SELECT mode='ExclusiveLock' AS alone FROM {LOCKS} AND {KEY_OF_LOCK}={key} AND granted \
+        "WITH h AS MATERIALIZED (SELECT mode='ExclusiveLock' AS alone FROM {LOCKS} AND {KEY_OF_LOCK}=(SELECT {key}) AND granted \
          AND pid=pg_backend_pid()),\
          s AS MATERIALIZED (SELECT CASE WHEN {IS_MINE} AND EXISTS(SELECT FROM h) THEN CASE WHEN EXISTS(SELECT FROM h WHERE NOT alone) \
          THEN '' ELSE pg_advisory_lock_shared({key})::text END END AS ok) \
@@ -296,7 +297,7 @@ fn status(tokens: &str, readers: &str, key: &str) -> String {
     // Of a session that is just being downgraded, the exclusive lock.
     format!(
         "WITH p AS MATERIALIZED (SELECT DISTINCT ON (pid,granted) pid,granted,mode='ExclusiveLock' AS alone,waitstart FROM {LOCKS} \
-         AND {KEY_OF_LOCK}={key} ORDER BY pid,granted,mode) \
+         AND {KEY_OF_LOCK}=(SELECT {key}) ORDER BY pid,granted,mode) \
          SELECT p.granted,p.alone,COALESCE(t.holder,r.holder),COALESCE(t.label,r.label),COALESCE(t.token,r.token),{waits_since} \
          FROM p LEFT JOIN {tokens} t ON t.name=$1 AND t.kind=0 AND p.alone AND p.granted \
          LEFT JOIN {readers} r ON r.name=$1 AND r.pid=p.pid AND NOT p.alone AND p.granted ORDER BY 6,5"

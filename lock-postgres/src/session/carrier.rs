@@ -24,7 +24,19 @@ pub(super) struct Session {
     pub(super) timeout: Duration,
     /// From when on the server may grant locks; unset until it was asked.
     pub(super) grants_from: OnceLock<Instant>,
+    /// Held by whoever ends it at the server.
+    pub(super) ending: tokio::sync::Mutex<Ending>,
     state: Mutex<State>,
+}
+
+/// The end of a session at the server.
+#[derive(Debug, Default)]
+pub(super) enum Ending {
+    #[default]
+    Unasked,
+    /// When, and why.
+    Failed(Instant, Error),
+    Over,
 }
 
 /// The moment at which a request was sent, by two clocks that count alike.
@@ -87,6 +99,7 @@ impl Session {
             identity,
             timeout,
             grants_from: OnceLock::new(),
+            ending: tokio::sync::Mutex::default(),
             state: Mutex::new(State {
                 names: HashMap::new(),
                 leases: HashMap::new(),

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use lock_core::backend::AcquireRequest;
 use lock_core::{Error, ErrorKind, Result};
+use tokio::time::{Instant, timeout};
 use tokio_postgres::types::ToSql;
 
-use super::carrier::Session;
+use super::carrier::{Ending, Session};
 use super::claims::{Claim, Form};
 use super::{Shared, name_of};
 use crate::connection::Statement;
@@ -36,7 +37,7 @@ impl Shared {
     pub(super) async fn end_claim(&self, claim: &Claim) -> Result<Option<bool>> {
         let session = &claim.session;
         // From here on nothing is granted on it.
-        claim.begin_release();
+        let was_sent = claim.begin_release();
         let is_alone = || session.carries_only(claim.holder) || session.has_lapsed();
         if !session.has_ended() {
             if !session.connection.is_driven().await {
@@ -53,7 +54,11 @@ impl Shared {
                 // It need not take effect: the unlock waits behind the wait.
                 drop(self.ask(&session.identity.cancel()).await);
             }
-            let unlocked = self.unlock_any(claim).await;
+            // A grant that was answered, and that no release may have ended, is locked once.
+            let unlocked = match claim.token().is_some() && !was_sent {
+                true => self.unlock(claim).await,
+                false => self.unlock_any(claim).await,
+            };
             if claim.waits {
                 self.finish_wait(session);
             }
@@ -110,9 +115,29 @@ impl Shared {
         session.connection.send(&end_wait());
     }
 
-    /// Ends a session at the server, and waits until it has ended: with it ends what it has locked or may still lock.
+    /// Ends a session at the server, and waits until it has ended: with it ends what it has locked or may still lock. One request does
+    /// so for all claims in it.
     pub(super) async fn end_session(&self, session: &Arc<Session>) -> Result<()> {
         session.connection.abort();
+        let asked = Instant::now();
+        // Nobody depends on one whose runtime is not driven.
+        let Ok(mut ending) = timeout(self.limit(), session.ending.lock()).await else {
+            return self.terminate(session).await;
+        };
+        match &*ending {
+            Ending::Over => return Ok(()),
+            Ending::Failed(at, error) if *at >= asked => return Err(error.clone()),
+            Ending::Failed(..) | Ending::Unasked => {}
+        }
+        let ended = self.terminate(session).await;
+        *ending = match &ended {
+            Ok(()) => Ending::Over,
+            Err(error) => Ending::Failed(Instant::now(), error.clone()),
+        };
+        ended
+    }
+
+    async fn terminate(&self, session: &Session) -> Result<()> {
         let within = END_WITHIN.min(self.limit() / 2);
         let ended = self.ask(&session.identity.terminate(within)).await;
         let rows = ended.map_err(not_ended)?;

@@ -5,8 +5,10 @@ mod delay;
 mod ends;
 mod holds;
 mod limits;
+mod log;
 mod pooler;
 mod readers;
+mod undoing;
 mod waits;
 
 use crate::lease::support::Fixture;
