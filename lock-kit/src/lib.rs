@@ -7,6 +7,7 @@
 //! - [`checks`]: what follows from server settings that can lose locks;
 //! - [`claims`]: acquires that were never answered, which the server may execute after their end;
 //! - [`clean_up`]: when what nobody needs any more is deleted;
+//! - [`dial_limiter`]: how often many callers dial a server together;
 //! - [`downgrades`]: exclusive holds that become readers';
 //! - [`locked_rows`]: names whose row in a database somebody keeps locked;
 //! - [`pacing`]: when a waiter asks its server again;
@@ -25,6 +26,7 @@ pub mod backoff;
 pub mod checks;
 pub mod claims;
 pub mod clean_up;
+pub mod dial_limiter;
 pub mod downgrades;
 pub mod fence;
 pub mod identify;

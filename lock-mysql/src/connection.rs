@@ -17,7 +17,6 @@ mod end;
 mod greeting;
 mod group;
 mod handshake;
-mod limiter;
 mod liveness;
 mod monitor;
 mod permits;

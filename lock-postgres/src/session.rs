@@ -11,6 +11,7 @@ use std::time::Duration;
 use lock_core::backend::AcquireRequest;
 use lock_core::{Error, ErrorKind, Guarantee, LockName, Result, Verdict};
 use lock_kit::clean_up::Schedule;
+use lock_kit::dial_limiter::DialLimiter;
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
@@ -50,6 +51,8 @@ struct Shared {
     carrier: Supervisor,
     /// Makes all further ones.
     dialer: Dialer,
+    /// How often it does.
+    dials: DialLimiter<Error>,
     /// So many further ones there may be.
     further: Arc<Semaphore>,
     sessions: Mutex<Vec<Arc<Session>>>,
@@ -69,6 +72,7 @@ impl Shared {
             control: Supervisor::new(Arc::new(Dialer::new(config.clone()))),
             carrier: Supervisor::new(Arc::new(dialer())),
             dialer: dialer(),
+            dials: DialLimiter::parallel(),
             further: Arc::new(Semaphore::new(config.sessions.max_connections - 1)),
             sessions: Mutex::default(),
             claims: Claims::default(),

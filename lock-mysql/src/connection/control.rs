@@ -5,13 +5,13 @@ use std::sync::{Arc, Weak};
 
 use lock_core::backend::AcquireRequest;
 use lock_core::{Error, ErrorKind, Result};
+use lock_kit::dial_limiter::{DialLimiter, Turn};
 use parking_lot::Mutex;
 use tokio::runtime;
 use tokio::task::JoinSet;
 
 use super::dial::Dialer;
 use super::end::find_connection;
-use super::limiter::{DialLimiter, Turn};
 use super::monitor::HoldRegistry;
 use super::session::Session;
 use crate::error::{ConnectError, RequestError, SqlError};
@@ -30,7 +30,7 @@ struct ControlConnection {
     session: Mutex<Option<Arc<Session>>>,
     /// The last one that had its server [checked](ControlConnections::check).
     checked: Mutex<Option<Identity>>,
-    limiter: DialLimiter,
+    limiter: DialLimiter<ConnectError>,
     /// The connections of the same runtime that carry holds, which this one monitors.
     holds: Arc<HoldRegistry>,
     /// Ends with this.

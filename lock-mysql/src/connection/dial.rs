@@ -9,12 +9,12 @@ use std::time::Duration;
 use lock_core::backend::AcquireRequest;
 use lock_core::{Error, ErrorKind, Result};
 use lock_kit::backoff::DIAL_SPACING;
+use lock_kit::dial_limiter::{DialLimiter, Turn};
 use lock_kit::identify::wrong_server;
 use tokio::sync::OnceCell;
 use tokio::time::{Instant, timeout};
 
 use super::greeting::{self, SILENCE_LIMIT};
-use super::limiter::{DialLimiter, Turn};
 use super::liveness::LastAnswer;
 use super::session::{Session, SessionTerms};
 use crate::config::MySqlConfig;
@@ -29,7 +29,7 @@ pub(crate) struct Dialer {
     with_roots: OnceCell<MySqlConfig>,
     /// True if the server ever was reached. Before, connecting is patient; after, failing fast lets the caller decide.
     reached: AtomicBool,
-    limiter: DialLimiter,
+    limiter: DialLimiter<ConnectError>,
     last_answer: Arc<LastAnswer>,
 }
 

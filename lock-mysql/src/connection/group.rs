@@ -12,12 +12,12 @@ use std::time::Duration;
 
 use lock_core::backend::AcquireRequest;
 use lock_core::{Error, Result};
+use lock_kit::dial_limiter::{DialLimiter, Turn};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep};
 
 use super::dial::Dialer;
-use super::limiter::{DialLimiter, Turn};
 use super::session::Session;
 use crate::error::{ConnectError, SqlError};
 use crate::protocol::{Autocommit, Job, JobDone};
@@ -36,7 +36,7 @@ struct Shared {
     most: usize,
     /// The number of connections that are made ahead.
     ahead: usize,
-    limiter: DialLimiter,
+    limiter: DialLimiter<ConnectError>,
     members: Mutex<Vec<Arc<Member>>>,
     used: AtomicBool,
     /// True if a second connection is being made.

@@ -92,7 +92,7 @@ const PASS_CONFIRMED_WITHIN: Duration = Duration::from_millis(50);
 /// # Limits
 /// - Connections for each process: one for questions, one that carries locks, and one for each name that is waited for, or that is held
 ///   after a wait, up to [`max_connections`](PostgresConfig::with_max_connections). Beyond that, waiters ask again and again. One that has
-///   carried nothing for a minute is closed.
+///   carried nothing for a minute is closed. While the server has no room for one more, a process dials it for one waiter at a time.
 /// - Each lock takes an entry in the server's table of locks, which all clients share. See
 ///   [`max_holds`](PostgresConfig::with_max_holds).
 /// - Locks of different databases are independent. A key has 64 bits: two names with the same key exclude each other, except

@@ -1,11 +1,13 @@
 //! The sessions of this process, and which one serves a request.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use lock_core::backend::AcquireRequest;
 use lock_core::{Error, ErrorKind, Result};
+use lock_kit::dial_limiter::Turn;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
@@ -50,6 +52,7 @@ impl Shared {
             };
             session.end();
             if let Some(shared) = shared.upgrade() {
+                shared.dials.suspect_outage();
                 let mut sessions = shared.sessions.lock();
                 let at = sessions.iter().position(|known| Arc::ptr_eq(known, &session));
                 let removed = at.map(|at| sessions.swap_remove(at));
@@ -110,8 +113,16 @@ impl Shared {
         let Ok(permit) = self.further.clone().try_acquire_owned() else {
             return Ok(None);
         };
-        let connection = self.unless_given_up(request, self.dialer.dial()).await?;
+        let connection = self.unless_given_up(request, self.dial_further()).await?;
         self.session_of(connection, Some(permit)).map(Some)
+    }
+
+    /// Any number at a time, as long as the server lets them in. After a failure one at a time.
+    async fn dial_further(&self) -> Result<Arc<Connection>> {
+        let Turn::Dial(attempt) = self.dials.turn(|| None::<Infallible>).await?;
+        let dialled = self.dialer.dial().await;
+        attempt.finish(dialled.as_ref().map(drop).map_err(Clone::clone));
+        dialled
     }
 
     pub(super) async fn unless_given_up<T>(

@@ -1,10 +1,14 @@
 //! How much of the server one process may take.
 
+use futures_util::future::join_all;
 use lock_core::ErrorKind;
 use lock_core::backend::{Attempt, DistributedLock};
 use lock_postgres::SessionBackend;
+use lock_postgres::tokio_postgres::{self, NoTls};
+use testbed::stays_below;
 
 use super::locks;
+use super::log::{logged, that_logs};
 use crate::lease::support::*;
 
 #[testbed::test]
@@ -96,4 +100,42 @@ async fn a_session_that_has_ended_takes_no_connection() {
         .await;
         lost.push((granted, control));
     }
+}
+
+/// A server without room must not be dialled by each waiter again and again.
+#[testbed::test]
+async fn waiters_that_find_no_room_at_the_server_dial_one_at_a_time() {
+    const WAITERS: usize = 12;
+    let server = that_logs().setting("max_connections", "12");
+    let fixture = Fixture::own(server).await;
+    let (holder, backend) = (fixture.sessions(), fixture.sessions());
+    let name = |number| format!("name {number}");
+    let mut held = Vec::new();
+    for number in 0..WAITERS {
+        held.push(grant(&holder, &name(number), secs(60)).await);
+    }
+    grant(&backend, "own", secs(60)).await;
+    let mut taken = Vec::new();
+    while let Ok((client, connection)) = tokio_postgres::connect(&fixture.server.url(), NoTls).await {
+        tokio::spawn(connection);
+        taken.push(client);
+    }
+    stays_below(WAITERS as i64 / 2, "each waiter dials the server", async || {
+        let refused = async || logged(&fixture, "too many [c]lients already").await;
+        let before = refused().await;
+        let requests: Vec<_> = (0..WAITERS)
+            .map(|number| options(&name(number), secs(60)).start())
+            .collect();
+        let asked = join_all(requests.iter().map(|(request, _control)| backend.acquire(request)));
+        for error in happens("all answers", asked).await {
+            let error = error.unwrap_err();
+            assert!(
+                error.kind() == ErrorKind::Unavailable && error.is_not_executed(),
+                "{error}"
+            );
+        }
+        refused().await - before
+    })
+    .await;
+    drop((taken, held));
 }

@@ -1,27 +1,42 @@
-//! Limits how often the server is dialled. A server that is down must not be flooded with dials, and one that is back must be
-//! noticed soon.
+//! Limits how often a server is dialled by many callers.
+//!
+//! A server that is down must not be flooded with dials, and one that is back must be noticed soon. Those who wait for a dial share
+//! its failure.
 
 use std::time::Duration;
 
-use lock_kit::backoff::DIAL_SPACING;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
-use crate::error::ConnectError;
+use crate::backoff::DIAL_SPACING;
 
 /// After this a dial without an outcome does not keep others from dialling: its packets may be lost, or nobody drives
 /// the runtime that it began on.
 const DIAL_HANGS_AFTER: Duration = Duration::from_secs(1);
 
+/// Decides who dials, and when. `E` is the failure of a dial.
+///
+/// # Examples
+/// ```
+/// # use std::convert::Infallible;
+/// # use lock_kit::dial_limiter::{DialLimiter, Turn};
+/// # async fn connect() -> Result<u32, String> { Ok(7) }
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), String> {
+/// let limiter = DialLimiter::parallel();
+/// let Turn::Dial(attempt) = limiter.turn(|| None::<Infallible>).await?;
+/// let connected = connect().await;
+/// attempt.finish(connected.as_ref().map(drop).map_err(Clone::clone));
+/// # connected.map(drop) }
+/// ```
 #[derive(Debug)]
-pub(super) struct DialLimiter {
-    state: Mutex<State>,
+pub struct DialLimiter<E> {
+    state: Mutex<State<E>>,
     changed: Notify,
 }
 
-#[derive(Debug, Default)]
-struct State {
+#[derive(Debug)]
+struct State<E> {
     /// True if all callers may dial at once while the server is there.
     parallel: bool,
     /// True if the last dial made a connection, and none broke since.
@@ -32,50 +47,47 @@ struct State {
     /// The dial that the others wait for.
     probe: Option<u64>,
     /// The last dial that failed, unless a later one succeeded.
-    failure: Option<(u64, ConnectError)>,
+    failure: Option<(u64, E)>,
 }
 
 /// The permission of a caller.
 #[derive(Debug)]
-pub(super) enum Turn<'a, T> {
+pub enum Turn<'a, T, E: Clone> {
     /// Dial.
-    Dial(DialAttempt<'a>),
+    Dial(DialAttempt<'a, E>),
     /// Use what another dial has brought.
     Served(T),
 }
 
 /// A dial under way. If it is dropped without an outcome, another may begin.
 #[derive(Debug)]
-pub(super) struct DialAttempt<'a> {
-    limiter: &'a DialLimiter,
+#[must_use]
+pub struct DialAttempt<'a, E: Clone> {
+    limiter: &'a DialLimiter<E>,
     number: u64,
 }
 
 #[derive(Debug)]
-enum Step {
+enum Step<E> {
     Dial(u64),
     Wait(Instant),
-    Failed(ConnectError),
+    Failed(E),
 }
 
-impl DialLimiter {
+impl<E: Clone> DialLimiter<E> {
     /// One dial at a time until the server was reached, and again after each failure; else any number.
-    pub(super) fn parallel() -> Self {
+    pub fn parallel() -> Self {
         Self::new(true)
     }
 
     /// One dial at a time, always.
-    pub(super) fn serial() -> Self {
+    pub fn serial() -> Self {
         Self::new(false)
     }
 
     fn new(parallel: bool) -> Self {
-        let state = State {
-            parallel,
-            ..State::default()
-        };
         Self {
-            state: Mutex::new(state),
+            state: Mutex::new(State::new(parallel)),
             changed: Notify::new(),
         }
     }
@@ -87,7 +99,7 @@ impl DialLimiter {
     ///
     /// # Cancel safety
     /// May be dropped at any point.
-    pub(super) async fn turn<T>(&self, served: impl Fn() -> Option<T>) -> Result<Turn<'_, T>, ConnectError> {
+    pub async fn turn<T>(&self, served: impl Fn() -> Option<T>) -> Result<Turn<'_, T, E>, E> {
         let before = self.state.lock().begun;
         loop {
             let changed = self.changed.notified();
@@ -109,19 +121,30 @@ impl DialLimiter {
     }
 
     /// A connection broke, perhaps with all others: until a dial succeeds, dials go out one at a time.
-    pub(super) fn suspect_outage(&self) {
+    pub fn suspect_outage(&self) {
         self.state.lock().reached = false;
     }
 
     /// Why the server was not reached when it was last dialled.
-    pub(super) fn failure(&self) -> Option<ConnectError> {
+    pub fn failure(&self) -> Option<E> {
         self.state.lock().failure.as_ref().map(|(_, failure)| failure.clone())
     }
 }
 
-impl State {
+impl<E: Clone> State<E> {
+    fn new(parallel: bool) -> Self {
+        Self {
+            parallel,
+            reached: false,
+            begun: 0,
+            last_begun: None,
+            probe: None,
+            failure: None,
+        }
+    }
+
     /// The next step of a caller that has waited since `before` dials had begun.
-    fn step(&mut self, before: u64, now: Instant) -> Step {
+    fn step(&mut self, before: u64, now: Instant) -> Step<E> {
         if let Some((number, failure)) = &self.failure
             && *number > before
         {
@@ -151,7 +174,7 @@ impl State {
         self.begun
     }
 
-    fn end(&mut self, number: u64, outcome: Option<Result<(), ConnectError>>) {
+    fn end(&mut self, number: u64, outcome: Option<Result<(), E>>) {
         if self.probe == Some(number) {
             self.probe = None;
         }
@@ -169,14 +192,15 @@ impl State {
     }
 }
 
-impl DialAttempt<'_> {
-    pub(super) fn finish(self, outcome: Result<(), ConnectError>) {
+impl<E: Clone> DialAttempt<'_, E> {
+    /// Notes the outcome of the dial, which those who wait for it share.
+    pub fn finish(self, outcome: Result<(), E>) {
         self.limiter.state.lock().end(self.number, Some(outcome));
         // Its drop wakes the others.
     }
 }
 
-impl Drop for DialAttempt<'_> {
+impl<E: Clone> Drop for DialAttempt<'_, E> {
     fn drop(&mut self) {
         self.limiter.state.lock().end(self.number, None);
         self.limiter.changed.notify_waiters();
@@ -188,22 +212,16 @@ mod tests {
     use std::convert::Infallible;
 
     use futures_util::FutureExt;
-    use lock_core::{Error, ErrorKind};
 
     use super::*;
 
-    fn failure() -> ConnectError {
-        ConnectError::Transient(Error::new(ErrorKind::Unavailable, "down"))
+    const DOWN: &str = "down";
+
+    fn limiter(parallel: bool) -> State<&'static str> {
+        State::new(parallel)
     }
 
-    fn limiter(parallel: bool) -> State {
-        State {
-            parallel,
-            ..State::default()
-        }
-    }
-
-    fn dialled(step: Step) -> u64 {
+    fn dialled(step: Step<&str>) -> u64 {
         match step {
             Step::Dial(number) => number,
             other => panic!("{other:?}"),
@@ -227,7 +245,7 @@ mod tests {
     fn a_failure_is_for_those_who_came_before_its_dial_and_spaces_the_next() {
         let (mut limiter, now) = (limiter(true), Instant::now());
         let first = dialled(limiter.step(0, now));
-        limiter.end(first, Some(Err(failure())));
+        limiter.end(first, Some(Err(DOWN)));
         assert!(matches!(limiter.step(0, now), Step::Failed(_)));
         // A later caller has not asked yet.
         assert!(matches!(limiter.step(first, now), Step::Wait(until) if until == now + DIAL_SPACING));
@@ -277,7 +295,7 @@ mod tests {
         let waiting = limiter.turn(nothing);
         tokio::pin!(waiting);
         assert!(waiting.as_mut().now_or_never().is_none());
-        attempt.finish(Err(failure()));
+        attempt.finish(Err(DOWN));
         // It began before the second came: that one dials itself.
         assert!(matches!(waiting.await, Ok(Turn::Dial(_))));
     }
