@@ -249,16 +249,24 @@ impl<W: Which> PostgresHarness<W> {
             .await
             .expect("make the tables");
         // What the page of the crate says.
-        let grant = match W::STRATEGY {
-            Strategy::Session => format!(
-                "GRANT SELECT, INSERT, UPDATE ON \"{table}_tokens\" TO {USER}; \
-                 GRANT SELECT, INSERT, UPDATE, DELETE ON \"{table}_readers\" TO {USER}"
+        let (first, grant) = match W::STRATEGY {
+            Strategy::Session => (
+                "tokens",
+                format!(
+                    "GRANT SELECT, INSERT, UPDATE ON \"{table}_tokens\" TO {USER}; \
+                     GRANT SELECT, INSERT, UPDATE, DELETE ON \"{table}_readers\" TO {USER}"
+                ),
             ),
-            _ => format!(
-                "GRANT SELECT, INSERT, UPDATE ON \"{table}_leases\" TO {USER}; \
-                 GRANT SELECT, INSERT, UPDATE, DELETE ON \"{table}_holders\", \"{table}_waiters\" TO {USER}"
+            _ => (
+                "leases",
+                format!(
+                    "GRANT SELECT, INSERT, UPDATE ON \"{table}_leases\" TO {USER}; \
+                     GRANT SELECT, INSERT, UPDATE, DELETE ON \"{table}_holders\", \"{table}_waiters\" TO {USER}"
+                ),
             ),
         };
+        // Of two grants on a table at the same time, as child processes would make them, the server refuses one.
+        let grant = format!("BEGIN; LOCK TABLE \"{table}_{first}\" IN SHARE UPDATE EXCLUSIVE MODE; {grant}; COMMIT");
         self.owner().await.batch_execute(&grant).await.expect("grant");
     }
 
