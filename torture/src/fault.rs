@@ -80,6 +80,7 @@ const REDIS: &[Backend] = &[Backend::Redis];
 const MEMORY: &[Backend] = &[Backend::Redis, Backend::RedisSentinel];
 /// A hold ends with its connection, also if the server alone notices.
 const BY_CONNECTION: &[Backend] = &[Backend::MysqlRow, Backend::PostgresSession];
+const SESSIONS: &[Backend] = &[Backend::PostgresSession];
 const CLUSTER: &[Backend] = &[Backend::RedisCluster];
 const SENTINEL: &[Backend] = &[Backend::RedisSentinel];
 /// A replica that takes over lacks what was not replicated yet.
@@ -222,8 +223,10 @@ faults! {
     /// The server is locked against writes for longer than a lease, as for a backup.
     ReadLock: Facts { only: Some((SQL, "only SQL servers have a command for it")), ..EVERYWHERE };
     /// The server has no connection to spare, and processes need new ones.
+    // Of sessions, those that carry holds: the server grants the lock to the next one at once.
     ConnectionsFull: Facts {
         only: Some((SQL, "only SQL servers have a limit of connections that a test can reach")),
+        outside_model_of: SESSIONS,
         effects: &[CutsConnections],
         ..EVERYWHERE
     };

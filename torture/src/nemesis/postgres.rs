@@ -49,17 +49,20 @@ pub(super) async fn read_lock(context: &mut Context, server: &LockServer) -> Res
 /// It takes all connections that are left, and ends those of the processes, which need new ones. Nobody has room kept for him: all are
 /// superusers.
 pub(super) async fn connections_full(context: &mut Context, server: &LockServer) -> Result<Struck> {
+    /// For the connections of processes that hold nothing at first.
+    const HELD_WITHIN: Duration = Duration::from_secs(5);
     let client = server.postgres().await?;
     let end = Instant::now() + context.time(0.5..2.0);
+    let end_theirs = of_processes(context.targets.config.backend, "pg_terminate_backend(pid)");
     let (mut taken, mut is_full, mut kills) = (Vec::new(), false, 0);
-    while Instant::now() < end.min(context.until) || kills == 0 {
+    while Instant::now() < end.min(context.until) || kills == 0 && Instant::now() < end + HELD_WITHIN {
         match server.postgres().await {
             Ok(another) => taken.push(another),
             // The room that they leave is taken at once.
             Err(_) if kills < 2 => {
-                let ask = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name='polylock'";
-                client.execute(ask, &[]).await?;
-                kills += 1;
+                if client.execute(&end_theirs, &[]).await? > 0 {
+                    kills += 1;
+                }
             }
             Err(_) => {
                 is_full = true;
@@ -69,6 +72,18 @@ pub(super) async fn connections_full(context: &mut Context, server: &LockServer)
     }
     drop(taken);
     Ok(if is_full { Struck::AtOnce } else { Struck::Never })
+}
+
+/// Does this to the connections of the processes; if a hold is a lock of its connection, to those that carry holds. Behind a pooler
+/// their names have an ending.
+fn of_processes(backend: Backend, what: &str) -> String {
+    let carries_holds = match backend {
+        Backend::PostgresSession => {
+            " AND pid IN (SELECT pid FROM pg_locks WHERE locktype='advisory' AND objsubid=1 AND granted)"
+        }
+        _ => "",
+    };
+    format!("SELECT {what} FROM pg_stat_activity WHERE application_name LIKE 'polylock%'{carries_holds}")
 }
 
 pub(super) async fn master_kill(context: &mut Context, server: &LockServer) -> Result<Struck> {
@@ -111,4 +126,39 @@ async fn take_over(context: &mut Context, server: &LockServer) -> Result<()> {
         standbys.set_synchronous(server.primary(), true).await?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use lock_core::Locker;
+    use lock_postgres::{Pooler, PostgresConfig, Strategy, tokio_postgres};
+    use testbed::{PgBouncer, Postgres, happens};
+
+    use super::*;
+
+    #[testbed::test]
+    async fn those_that_carry_holds_are_found_also_behind_a_pooler() {
+        let server = Postgres::new().start().await.expect("a server");
+        let pool = PgBouncer::of(server.port()).setting("pool_mode", "session");
+        let pool = pool.start().await.expect("a pooler");
+        let connected = tokio_postgres::connect(&server.url(), tokio_postgres::NoTls).await;
+        let (client, connection) = connected.expect("a connection");
+        tokio::spawn(connection);
+        let terminate = of_processes(Backend::PostgresSession, "pg_terminate_backend(pid,20000)");
+        for (url, pooler) in [(server.url(), Pooler::None), (pool.url(), Pooler::Session)] {
+            let config = PostgresConfig::from_url(&url)
+                .expect("testbed's URL")
+                .with_strategy(Strategy::Session)
+                .with_restart_delay(Duration::ZERO)
+                .with_pooler(pooler);
+            let locks = Locker::from_backend(lock_postgres::backend(config).expect("it can work"));
+            locks.connect().await.expect("a connection");
+            let nobody = client.execute(&terminate, &[]).await.expect("an answer");
+            assert_eq!(nobody, 0, "{pooler:?}: nobody holds anything");
+            let guard = happens("the grant", locks.lock("a").acquire()).await.expect("a grant");
+            let ended = client.execute(&terminate, &[]).await.expect("an answer");
+            assert_eq!(ended, 1, "{pooler:?}: one connection carries the hold");
+            happens("the loss", guard.lost()).await;
+        }
+    }
 }
