@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::holds::Hold;
 use super::loss::some_not_running;
+use crate::backend::Backend;
 use crate::check::Check;
 use crate::clock;
 use crate::history::{History, ProcessHistory};
@@ -82,7 +83,13 @@ pub(super) fn standstill(history: &History, holds: &[&Hold]) -> Option<Breach> {
 pub(super) fn leaks(history: &History) -> Vec<Breach> {
     let mut breaches: Vec<Breach> = history.processes.iter().filter_map(leak).collect();
     let (before, after) = history.outcome.connections;
-    if after > before + MORE_CONNECTIONS {
+    // A client stays connected to a master that was replaced until it next asks for all masters: at most one to each server.
+    let replaced = if history.outcome.config.backend == Backend::RedisCluster {
+        before
+    } else {
+        0
+    };
+    if after > before + replaced + MORE_CONNECTIONS {
         let trace = format!("the server has {after} connections, {before} before the processes came");
         breaches.push(Breach::new(Check::Leaks, trace));
     }

@@ -79,7 +79,8 @@ pub(crate) fn cells(long: bool) -> Vec<Cell> {
             let all = RunConfig {
                 secs: match backend {
                     // Many kinds at the longest ttl: in the usual time, not every one would strike somebody.
-                    Backend::ZookeeperEnsemble | Backend::MysqlRow => 2 * secs,
+                    Backend::Zookeeper | Backend::ZookeeperEnsemble => 4 * secs,
+                    Backend::MysqlRow | Backend::PostgresSession | Backend::PostgresLease => 3 * secs,
                     _ => secs,
                 },
                 ..breaking(&inside)

@@ -80,7 +80,7 @@ impl LockServer {
                 for index in 0..self.count() {
                     let list = self.clients(index).await?;
                     // Not those between the servers, nor this one's own.
-                    let between = [" flags=S", " flags=M", " name=sentinel-"];
+                    let between = [" flags=S", " flags=M", " name=sentinel-", " cmd=restore-asking "];
                     let is_client = |line: &&str| !between.iter().any(|sign| line.contains(sign));
                     count += list.lines().filter(is_client).count() - 1;
                 }
