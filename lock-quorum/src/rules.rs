@@ -212,7 +212,7 @@ pub fn suspicion(ttl: Duration) -> Duration {
 
 /// For how long a node may have anything of a vote for `ttl` at most, once nothing but its end is asked for: the last request may
 /// arrive late, and the vote lives for the TTL after that, by the clock of the node.
-pub fn lasts_at_node(ttl: Duration) -> Duration {
+pub(crate) fn lasts_at_node(ttl: Duration) -> Duration {
     ttl.saturating_mul(2)
 }
 

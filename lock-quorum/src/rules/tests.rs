@@ -256,6 +256,12 @@ fn times_are_parts_of_the_ttl() {
 }
 
 #[test]
+fn a_vote_is_at_its_node_for_two_ttls_at_most() {
+    assert_eq!(lasts_at_node(Duration::from_secs(10)), Duration::from_secs(20));
+    assert_eq!(lasts_at_node(Duration::MAX), Duration::MAX);
+}
+
+#[test]
 fn a_yield_is_a_few_round_trips() {
     let millis = Duration::from_millis;
     assert_eq!(yield_time(millis(10), millis(500), None), millis(160));
