@@ -8,11 +8,13 @@
 //! - [`claims`]: acquires that were never answered, which the server may execute after their end;
 //! - [`clean_up`]: when what nobody needs any more is deleted;
 //! - [`downgrades`]: exclusive holds that become readers';
+//! - [`list`]: pages of the names in a table;
 //! - [`locked_rows`]: names whose row in a database somebody keeps locked;
 //! - [`pacing`]: when a waiter asks its server again;
 //! - [`panics`]: panics of drivers as errors;
 //! - [`runtime`]: whether anybody drives the runtime of a connection;
-//! - [`fence`]: the rule by which a fence admits holders;
+//! - [`fence`]: the rule by which a fence admits holders, and a fence that is a row of an SQL database;
+//! - [`tables`]: names of tables in an SQL database, and the texts in them;
 //! - [`url`]: parameters of URLs and their values, special characters, and the errors for them;
 //! - [`identify`]: the error that names a server of another kind.
 //!
@@ -28,8 +30,10 @@ pub mod clean_up;
 pub mod downgrades;
 pub mod fence;
 pub mod identify;
+pub mod list;
 pub mod locked_rows;
 pub mod pacing;
 pub mod panics;
 pub mod runtime;
+pub mod tables;
 pub mod url;

@@ -3,39 +3,22 @@
 use std::borrow::Cow;
 
 use lock_core::{Error, ErrorKind};
+use lock_kit::fence::{Obstacle, not_entered};
 
 use crate::error::Cause;
 
 /// The error of a fence in this table.
 pub(crate) fn of_fence(error: tokio_postgres::Error, table: &str, resource: &str) -> Error {
-    let of_table = match cause(&error) {
-        Some(Cause::NoTable | Cause::NoSchema) => Some((
-            ErrorKind::Misconfigured,
-            format!("the table {table} is missing: run the SQL of lock_postgres::schema::fences"),
-        )),
-        Some(Cause::OtherColumns) => Some((
-            ErrorKind::Misconfigured,
-            format!("the table {table} has other columns: drop it, or name another with Fence::in_table"),
-        )),
-        Some(Cause::Denied) => Some((
-            ErrorKind::Denied,
-            format!(
-                "grant the PostgreSQL user SELECT, INSERT and UPDATE on the table {table}, and USAGE on its schema"
-            ),
-        )),
-        Some(Cause::Locked | Cause::Cancelled) => Some((
-            ErrorKind::Unavailable,
-            "another transaction has entered and did not end in time: run the transaction again".to_owned(),
-        )),
-        Some(Cause::OldSnapshot) => Some((
-            ErrorKind::Unavailable,
-            "another holder has entered since this transaction began: run the transaction again".to_owned(),
-        )),
-        _ => None,
+    const SNAPSHOT: &str = "another holder has entered since this transaction began: run the transaction again";
+    let obstacle = match cause(&error) {
+        Some(Cause::NoTable | Cause::NoSchema) => Obstacle::NoTable("run the SQL of lock_postgres::schema::fences"),
+        Some(Cause::OtherColumns) => Obstacle::OtherColumns,
+        Some(Cause::Denied) => Obstacle::Denied(", and USAGE on its schema"),
+        Some(Cause::Locked | Cause::Cancelled) => Obstacle::Occupied,
+        Some(Cause::OldSnapshot) => return not_entered(resource, (ErrorKind::Unavailable, SNAPSHOT), error),
+        _ => return not_entered(resource, meaning(&error), error),
     };
-    let (kind, problem) = of_table.map_or_else(|| meaning(&error), |(kind, problem)| (kind, problem.into()));
-    let message = format!("the fence of {resource:?} cannot be entered: {problem}");
-    Error::new(kind, message).with_source(error)
+    not_entered(resource, obstacle.advice("PostgreSQL", table), error)
 }
 
 /// What may be wrong with any statement in a transaction, and what to do.

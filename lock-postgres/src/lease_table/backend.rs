@@ -9,6 +9,7 @@ use lock_core::backend::{
     AcquireRequest, Attempt, Capabilities, DistributedLock, ListFrom, ListPage, LockStatus, Revoke, Revoked,
 };
 use lock_core::{FencingToken, Guarantee, LockName, Result, Verdict};
+use lock_kit::list::past;
 
 use super::Shared;
 use super::end::unless_missing;
@@ -195,11 +196,8 @@ impl Shared {
     }
 
     async fn list(&self, from: &ListFrom, at_most: usize) -> Result<ListPage> {
-        /// Greater than all bytes of a name, which is UTF-8.
-        const PAST_UTF8: u8 = 0xff;
-        let prefix = from.name_prefix().as_bytes();
+        let (prefix, end) = (from.name_prefix().as_bytes(), past(from.name_prefix()));
         let after = from.after().unwrap_or_default().as_bytes();
-        let end = [prefix, &[PAST_UTF8]].concat();
         let connection = self.asking.connection().await?;
         let limit = i64::try_from(at_most).unwrap_or(i64::MAX);
         let found = connection

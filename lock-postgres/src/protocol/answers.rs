@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use lock_core::backend::{HolderStatus, ListFrom, ListPage, LockStatus, Mode, Permits, WaiterStatus, since_of_token};
-use lock_core::{FencingToken, LockName};
+use lock_core::FencingToken;
+use lock_kit::list;
 use tokio_postgres::Row;
 use tokio_postgres::types::FromSql;
 
@@ -160,20 +161,8 @@ fn mode(row: &Row) -> Result<Option<Mode>, SqlError> {
 
 /// The answer to [`list`](super::lease::LeaseStatements::list), which was asked for at most so many.
 pub(crate) fn page(rows: &[Row], from: &ListFrom, at_most: usize) -> Result<ListPage, SqlError> {
-    const WHAT: &str = "name";
-    let (mut names, mut last) = (Vec::new(), None);
-    for row in rows {
-        let name = String::from_utf8_lossy(column(row, 0, WHAT)?).into_owned();
-        // What is no name was made by somebody else.
-        if column(row, 1, WHAT)?
-            && let Ok(name) = LockName::new(&name)
-        {
-            names.push(name);
-        }
-        last = Some(name);
-    }
-    let last = last.filter(|_| rows.len() >= at_most);
-    Ok(ListPage::new(names, last.map(|last| from.go_on_after(last))))
+    let read = |row| Ok((column(row, 0, "name")?, column(row, 1, "name")?));
+    list::page(rows.iter().map(read), from, at_most)
 }
 
 /// The row that a text of statements tells, which begins with this word.
