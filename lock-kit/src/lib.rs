@@ -8,6 +8,7 @@
 //! - [`claims`]: acquires that were never answered, which the server may execute after their end;
 //! - [`clean_up`]: when what nobody needs any more is deleted;
 //! - [`downgrades`]: exclusive holds that become readers';
+//! - [`lease_rows`]: holds that are rows of an SQL database, with an expiry;
 //! - [`list`]: pages of the names in a table;
 //! - [`locked_rows`]: names whose row in a database somebody keeps locked;
 //! - [`pacing`]: when a waiter asks its server again;
@@ -30,6 +31,7 @@ pub mod clean_up;
 pub mod downgrades;
 pub mod fence;
 pub mod identify;
+pub mod lease_rows;
 pub mod list;
 pub mod locked_rows;
 pub mod pacing;

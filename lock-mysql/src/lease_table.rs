@@ -31,7 +31,6 @@ pub use self::backend::LeaseTableBackend;
 
 mod acquire;
 mod backend;
-mod downgrade;
 mod end;
 mod hold;
 mod queue;

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use lock_core::backend::{AcquireRequest, Attempt, Busy, Mode, SentAt};
 use lock_core::{Error, ErrorKind, LockName, Result};
+use lock_kit::lease_rows::LeaseHold;
 use lock_kit::pacing::Wakes;
 use tokio::time::{sleep, timeout};
 
 use super::Shared;
-use super::hold::LeaseHold;
 use super::sleeper::Awaited;
 use crate::connection::Member;
 use crate::error::SqlError;
@@ -128,7 +128,7 @@ impl Shared {
                         self.stop_waiting(request.name(), request.holder());
                         self.clean_up_if_due();
                         let armed = request.lease().arm(sent, terms.ttl)?;
-                        let hold = LeaseHold::new(self, request, &terms, token);
+                        let hold = LeaseHold::new(self, request, token, terms.reserved(token));
                         return Ok(Asked::Granted(Attempt::Granted(Arc::new(hold), armed)));
                     }
                     Acquired::Taken(taken) => return Ok(Asked::Taken(taken, label)),

@@ -58,7 +58,7 @@ impl Shared {
     }
 
     /// Ends a hold and retires its holder id. Returns whether it was there.
-    pub(super) async fn release(
+    pub(super) async fn release_exclusive(
         self: &Arc<Self>,
         name: &LockName,
         holder: HolderId,

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use lock_core::backend::{AcquireRequest, Attempt, Busy, SentAt};
 use lock_core::{Error, ErrorKind, Result};
+use lock_kit::lease_rows::LeaseHold;
 use lock_kit::pacing::Wakes;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_postgres::Row;
 
 use super::Shared;
-use super::hold::LeaseHold;
 use super::waits::Wakeup;
 use crate::connection::{Connection, Parameters, Statement, Supervisor};
 use crate::error::SqlError;
@@ -118,7 +118,7 @@ impl Shared {
                         self.stop_waiting(request.holder());
                         self.clean_up_if_due();
                         let armed = request.lease().arm(sent, terms.ttl)?;
-                        let hold = LeaseHold::new(self, request, &terms, token);
+                        let hold = LeaseHold::new(self, request, token, terms.reserved(token));
                         return Ok(Asked::Granted(Attempt::Granted(Arc::new(hold), armed)));
                     }
                     Acquired::Taken(taken) => {
