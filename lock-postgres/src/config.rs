@@ -1,11 +1,11 @@
 //! Where the server is and how to use it.
 
 use std::fmt;
-use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use lock_core::{CredentialSource, Result};
+use lock_kit::limits::{check_retention, check_timeouts};
 use lock_kit::url::{misconfigured, two_passwords};
 use lock_tls::Tls;
 
@@ -331,17 +331,8 @@ impl PostgresConfig {
             return Err(misconfigured("user and database must not contain a NUL character"));
         }
         check_identifiers(self.schema.as_deref(), &self.table)?;
-        for (name, timeout) in [
-            ("connect_timeout", self.connect_timeout),
-            ("response_timeout", self.response_timeout),
-        ] {
-            if !TIMEOUTS.contains(&timeout) {
-                return Err(misconfigured(format!("{name} must be from 1ms to 1h")));
-            }
-        }
-        if !RETENTIONS.contains(&self.retention) {
-            return Err(misconfigured("retention must be from 1min to 365d"));
-        }
+        check_timeouts(self.connect_timeout, self.response_timeout)?;
+        check_retention(self.retention)?;
         self.check_sessions()?;
         match &self.listen {
             Some(listen) if listen.pooler == Pooler::Transaction => Err(misconfigured(
@@ -352,12 +343,6 @@ impl PostgresConfig {
         }
     }
 }
-
-/// A shorter one is as good as zero, a longer one as for ever.
-const TIMEOUTS: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(3600);
-
-/// The shortest is longer than any statement takes.
-const RETENTIONS: RangeInclusive<Duration> = Duration::from_secs(60)..=Duration::from_secs(365 * 24 * 3600);
 
 /// Without the password.
 impl fmt::Debug for PostgresConfig {
