@@ -15,6 +15,7 @@
 //! - [`locked_rows`]: names whose row in a database somebody keeps locked;
 //! - [`pacing`]: when a waiter asks its server again;
 //! - [`panics`]: panics of drivers as errors;
+//! - [`requests`]: reports to the caller of an acquire while it waits;
 //! - [`runtime`]: whether anybody drives the runtime of a connection;
 //! - [`fence`]: the rule by which a fence admits holders, and a fence that is a row of an SQL database;
 //! - [`tables`]: names of tables in an SQL database, and the texts in them;
@@ -40,6 +41,7 @@ pub mod list;
 pub mod locked_rows;
 pub mod pacing;
 pub mod panics;
+pub mod requests;
 pub mod runtime;
 pub mod tables;
 pub mod url;

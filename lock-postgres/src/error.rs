@@ -91,6 +91,11 @@ impl SqlError {
         severity == Some(Severity::Error)
     }
 
+    /// The server has certainly not executed it: it refused it, or nothing was sent.
+    pub(crate) fn is_not_executed(&self) -> bool {
+        self.is_refusal() || matches!(self, Self::NotConnected)
+    }
+
     /// The connection broke or has to be given up, so that a new one may do better.
     pub(crate) fn is_disconnect(&self) -> bool {
         match self {
@@ -152,13 +157,18 @@ impl SqlError {
                 "the PostgreSQL server answered something unexpected: please report it".into(),
             ),
         };
-        let is_unsent = self.is_refusal() || matches!(self, Self::NotConnected);
+        let is_not_executed = self.is_not_executed();
         let error = Error::new(kind, message).with_source(self);
-        match is_unsent {
+        match is_not_executed {
             true => error.not_executed(),
             false => error,
         }
     }
+}
+
+/// The error for a caller that waits while the server is silent.
+pub(crate) fn silent(after: Duration) -> Error {
+    SqlError::TimedOut(after).into_lock_error()
 }
 
 /// Whether this may be because something else than a PostgreSQL answers: it hung up, or its words make no sense.

@@ -16,7 +16,7 @@ use super::end::unless_missing;
 use crate::config::PostgresConfig;
 use crate::error::SqlError;
 use crate::names::name_bytes;
-use crate::probe::SYSTEM;
+use crate::probe::{SYSTEM, leases_keep};
 use crate::protocol::answers::{page, status};
 
 /// Locks that are rows with a lease, for any number of holds on two connections. `strategy=lease`.
@@ -152,7 +152,7 @@ impl DistributedLock for LeaseTableBackend {
     }
 
     fn keeps(&self, guarantee: Guarantee) -> Verdict {
-        self.0.keeps(guarantee)
+        leases_keep(guarantee, self.0.probe.lock().as_ref(), self.0.config.checks)
     }
 
     async fn connect(&self) -> Result<()> {

@@ -27,7 +27,7 @@ impl Shared {
     /// Retires the request's holder id.
     pub(super) async fn abandon(self: &Arc<Self>, request: &AcquireRequest) -> Result<()> {
         let (name, holder) = (request.name(), request.holder());
-        self.stop_waiting(holder);
+        self.waits.remove(holder);
         // Nothing was ever sent, so there is nothing to undo.
         if self.asking.is_unused() && self.keeping.is_unused() {
             return Ok(());
