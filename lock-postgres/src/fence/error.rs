@@ -23,36 +23,29 @@ pub(crate) fn of_fence(error: tokio_postgres::Error, table: &str, resource: &str
 
 /// What may be wrong with any statement in a transaction, and what to do.
 pub(crate) fn meaning(error: &tokio_postgres::Error) -> (ErrorKind, Cow<'static, str>) {
-    let (kind, problem) = match cause(error) {
-        None => (
-            ErrorKind::Unavailable,
-            "the connection to the PostgreSQL server broke: run the transaction again",
-        ),
-        Some(Cause::Deadlock) => (
-            ErrorKind::Unavailable,
-            "PostgreSQL ended a deadlock: run the transaction again",
-        ),
-        Some(Cause::ReadOnly) => (
-            ErrorKind::Misconfigured,
-            "the transaction cannot write: begin it READ WRITE, on the primary",
-        ),
-        Some(Cause::FailedBefore) => (
-            ErrorKind::Misconfigured,
-            "a statement of this transaction failed before: roll back",
-        ),
-        Some(Cause::NoMemory) => (
-            ErrorKind::Unavailable,
-            "the PostgreSQL server has no room for another lock: raise max_locks_per_transaction there",
-        ),
-        Some(Cause::NoRoom) => (
-            ErrorKind::Unavailable,
-            "the PostgreSQL server has no memory or disk left: see its log",
-        ),
-        Some(Cause::Starting | Cause::Ended | Cause::Broken) => (
-            ErrorKind::Unavailable,
-            "the PostgreSQL server ended the connection: run the transaction again",
-        ),
-        Some(_) => (ErrorKind::Unexpected, "the PostgreSQL server refuses the statement"),
+    let cause = cause(error);
+    let problem = match cause {
+        None => "the connection to the PostgreSQL server broke: run the transaction again",
+        Some(Cause::Deadlock) => "PostgreSQL ended a deadlock: run the transaction again",
+        Some(Cause::ReadOnly) => "the transaction cannot write: begin it READ WRITE, on the primary",
+        Some(Cause::FailedBefore) => "a statement of this transaction failed before: roll back",
+        Some(Cause::NoMemory) => {
+            "the PostgreSQL server has no room for another lock: raise max_locks_per_transaction there"
+        }
+        Some(Cause::NoRoom) => "the PostgreSQL server has no memory or disk left: see its log",
+        Some(Cause::Starting | Cause::Ended | Cause::Broken) => {
+            "the PostgreSQL server ended the connection: run the transaction again"
+        }
+        Some(_) => {
+            return (
+                ErrorKind::Unexpected,
+                "the PostgreSQL server refuses the statement".into(),
+            );
+        }
+    };
+    let kind = match cause {
+        Some(Cause::ReadOnly | Cause::FailedBefore) => ErrorKind::Misconfigured,
+        _ => ErrorKind::Unavailable,
     };
     (kind, problem.into())
 }
