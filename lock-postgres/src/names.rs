@@ -32,12 +32,7 @@ impl Id {
 
 impl From<HolderId> for Id {
     fn from(holder: HolderId) -> Self {
-        let number = u128::from_str_radix(&holder.to_string(), 16);
-        Self(
-            number
-                .expect("a holder id is written in 32 hexadecimal digits")
-                .to_be_bytes(),
-        )
+        Self::read(&holder.to_string()).expect("a holder id is written in 32 hexadecimal digits")
     }
 }
 
