@@ -12,7 +12,6 @@ pub use lock_kit::checks::Checks;
 
 mod credentials;
 mod limits;
-mod read;
 mod url;
 
 /// The address of a MySQL or MariaDB, and the options of its use.
@@ -36,20 +35,20 @@ mod url;
 #[derive(Clone)]
 #[must_use]
 pub struct MySqlConfig {
-    options: MySqlConnectOptions,
+    pub(crate) options: MySqlConnectOptions,
     /// True if the options have a password that was given to us.
     has_password: bool,
     credentials: Option<CredentialSource>,
-    table: String,
-    connect_timeout: Duration,
-    response_timeout: Duration,
-    max_connections: usize,
+    pub(crate) table: String,
+    pub(crate) connect_timeout: Duration,
+    pub(crate) response_timeout: Duration,
+    pub(crate) max_connections: usize,
     strategy: Strategy,
-    retention: Duration,
-    max_read_only: Duration,
-    single_writer: bool,
-    checks: Checks,
-    tls: Option<Tls>,
+    pub(crate) retention: Duration,
+    pub(crate) max_read_only: Duration,
+    pub(crate) single_writer: bool,
+    pub(crate) checks: Checks,
+    pub(crate) tls: Option<Tls>,
 }
 
 /// The strategy by which a lock is kept in the database.
@@ -290,6 +289,20 @@ impl MySqlConfig {
     pub fn with_checks(mut self, checks: Checks) -> Self {
         self.checks = checks;
         self
+    }
+
+    /// The server's address with the database and the table, for comparison with others.
+    pub(crate) fn server_and_database(&self) -> String {
+        let database = self.options.get_database().unwrap_or_default();
+        format!("mysql {}/{database}/{}", self.address().to_lowercase(), self.table)
+    }
+
+    /// The server's address, for error messages.
+    pub(crate) fn address(&self) -> String {
+        match self.options.get_socket() {
+            Some(path) => path.display().to_string(),
+            None => format!("{}:{}", self.options.get_host(), self.options.get_port()),
+        }
     }
 }
 

@@ -85,7 +85,7 @@ pub async fn migrate(config: &MySqlConfig) -> Result<()> {
     config.check()?;
     let client = Client::new(config.clone(), SESSION_SETTINGS);
     let session = client.pool.open().await?;
-    let prepared = probe::prepare_tables(&all(config.table()), &session, client.response_timeout()).await;
+    let prepared = probe::prepare_tables(&all(&config.table), &session, client.response_timeout()).await;
     prepared.map_err(RequestError::into_lock_error)
 }
 

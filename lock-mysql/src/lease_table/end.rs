@@ -115,7 +115,7 @@ impl Shared {
     async fn end(&self, session: &Session) -> Result<()> {
         session.abort();
         let run = async |sql| Ok(self.keep_on(Job::Statement(sql), self.limit()).await?.result);
-        end_connection(session.identity(), self.config.response_timeout(), run).await?;
+        end_connection(session.identity(), self.config.response_timeout, run).await?;
         Ok(())
     }
 }

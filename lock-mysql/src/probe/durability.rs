@@ -25,7 +25,7 @@ pub(crate) async fn check_durability(
     session: &Session,
     limit: Duration,
 ) -> Result<Verdict, RequestError> {
-    if config.checks() == Checks::Off {
+    if config.checks == Checks::Off {
         return Ok(left_unread());
     }
     let answer = session.run(VARIABLES.to_owned(), None, limit).await?;
@@ -33,7 +33,7 @@ pub(crate) async fn check_durability(
     let variables = variables(&rows.rows)?;
     let findings = findings(&variables);
     let said: Vec<_> = findings.iter().map(Finding::to_string).collect();
-    config.checks().apply("MySQL server", &config.address(), &said)?;
+    config.checks.apply("MySQL server", &config.address(), &said)?;
     Ok(survives_crash(&variables, &findings))
 }
 
