@@ -8,6 +8,10 @@
 
 use lock_core::{FencingToken, Stale};
 
+pub use self::row::{Obstacle, check_resource, filled, not_entered};
+
+mod row;
+
 /// The role in which a holder enters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {

@@ -9,11 +9,17 @@
 //! - [`clean_up`]: when what nobody needs any more is deleted;
 //! - [`dial_limiter`]: how often many callers dial a server together;
 //! - [`downgrades`]: exclusive holds that become readers';
+//! - [`guarantees`]: verdicts that several backends give alike;
+//! - [`lease_rows`]: holds that are rows of an SQL database, with an expiry;
+//! - [`limits`]: limits of settings that several backends have;
+//! - [`list`]: pages of the names in a table;
 //! - [`locked_rows`]: names whose row in a database somebody keeps locked;
 //! - [`pacing`]: when a waiter asks its server again;
 //! - [`panics`]: panics of drivers as errors;
+//! - [`requests`]: reports to the caller of an acquire while it waits;
 //! - [`runtime`]: whether anybody drives the runtime of a connection;
-//! - [`fence`]: the rule by which a fence admits holders;
+//! - [`fence`]: the rule by which a fence admits holders, and a fence that is a row of an SQL database;
+//! - [`tables`]: names of tables in an SQL database, and the texts in them;
 //! - [`url`]: parameters of URLs and their values, special characters, and the errors for them;
 //! - [`identify`]: the error that names a server of another kind.
 //!
@@ -29,9 +35,15 @@ pub mod clean_up;
 pub mod dial_limiter;
 pub mod downgrades;
 pub mod fence;
+pub mod guarantees;
 pub mod identify;
+pub mod lease_rows;
+pub mod limits;
+pub mod list;
 pub mod locked_rows;
 pub mod pacing;
 pub mod panics;
+pub mod requests;
 pub mod runtime;
+pub mod tables;
 pub mod url;

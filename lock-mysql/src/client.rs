@@ -26,7 +26,7 @@ impl Client {
     /// `settings`: variables that are set in each session besides, each after a comma.
     pub(crate) fn new(config: MySqlConfig, settings: &'static str) -> Self {
         let last_answer = Arc::new(LastAnswer::new());
-        let connections = config.max_connections();
+        let connections = config.max_connections;
         let dialer = Arc::new(Dialer::new(config, settings, last_answer.clone()));
         let control = Arc::new(ControlConnections::new(dialer.clone()));
         Self {
@@ -42,7 +42,7 @@ impl Client {
     }
 
     pub(crate) fn response_timeout(&self) -> Duration {
-        self.config().response_timeout()
+        self.config().response_timeout
     }
 
     /// The moment of the server's last answer over any connection.

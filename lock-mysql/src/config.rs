@@ -12,7 +12,6 @@ pub use lock_kit::checks::Checks;
 
 mod credentials;
 mod limits;
-mod read;
 mod url;
 
 /// The address of a MySQL or MariaDB, and the options of its use.
@@ -34,21 +33,22 @@ mod url;
 /// # Ok(()) }
 /// ```
 #[derive(Clone)]
+#[must_use]
 pub struct MySqlConfig {
-    options: MySqlConnectOptions,
+    pub(crate) options: MySqlConnectOptions,
     /// True if the options have a password that was given to us.
     has_password: bool,
     credentials: Option<CredentialSource>,
-    table: String,
-    connect_timeout: Duration,
-    response_timeout: Duration,
-    max_connections: usize,
+    pub(crate) table: String,
+    pub(crate) connect_timeout: Duration,
+    pub(crate) response_timeout: Duration,
+    pub(crate) max_connections: usize,
     strategy: Strategy,
-    retention: Duration,
-    max_read_only: Duration,
-    single_writer: bool,
-    checks: Checks,
-    tls: Option<Tls>,
+    pub(crate) retention: Duration,
+    pub(crate) max_read_only: Duration,
+    pub(crate) single_writer: bool,
+    pub(crate) checks: Checks,
+    pub(crate) tls: Option<Tls>,
 }
 
 /// The strategy by which a lock is kept in the database.
@@ -156,7 +156,6 @@ impl MySqlConfig {
     /// # assert_eq!(format!("{config:?}"), format!("{same:?}"));
     /// # Ok(()) }
     /// ```
-    #[must_use]
     pub fn with_tls(mut self, tls: Tls) -> Self {
         self.options = self.options.ssl_mode(MySqlSslMode::VerifyIdentity);
         if let Some(ca) = tls.ca() {
@@ -182,14 +181,12 @@ impl MySqlConfig {
     }
 
     /// Sets the user. Defaults to `root`.
-    #[must_use]
     pub fn with_user(mut self, user: impl AsRef<str>) -> Self {
         self.options = self.options.username(user.as_ref());
         self
     }
 
     /// Sets the password. Defaults to none.
-    #[must_use]
     pub fn with_password(mut self, password: impl AsRef<str>) -> Self {
         self.options = self.options.password(password.as_ref());
         self.has_password = true;
@@ -197,7 +194,6 @@ impl MySqlConfig {
     }
 
     /// Sets the database that the lock tables are in. It must exist. There is no default.
-    #[must_use]
     pub fn with_database(mut self, database: impl AsRef<str>) -> Self {
         self.options = self.options.database(database.as_ref());
         self
@@ -208,7 +204,6 @@ impl MySqlConfig {
     /// [`DEFAULT_TABLE`](Self::DEFAULT_TABLE).
     ///
     /// 1 to 48 letters, digits, `_` or `$`. The other tables have names that begin with this one: see [`schema`](crate::schema).
-    #[must_use]
     pub fn with_table(mut self, table: impl Into<String>) -> Self {
         self.table = table.into();
         self
@@ -218,7 +213,6 @@ impl MySqlConfig {
     /// ours. From 1 ms to 1 h. Defaults to [`DEFAULT_CONNECT_TIMEOUT`](Self::DEFAULT_CONNECT_TIMEOUT).
     ///
     /// After an outage of a server that was reached before, an acquire that waits goes on trying for as long as it waits.
-    #[must_use]
     pub fn with_connect_timeout(mut self, timeout: Duration) -> Self {
         self.connect_timeout = timeout;
         self
@@ -228,7 +222,6 @@ impl MySqlConfig {
     /// [`DEFAULT_RESPONSE_TIMEOUT`](Self::DEFAULT_RESPONSE_TIMEOUT).
     ///
     /// A renewal is waited for until the hold's ttl is over, and never ends its connection before.
-    #[must_use]
     pub fn with_response_timeout(mut self, timeout: Duration) -> Self {
         self.response_timeout = timeout;
         self
@@ -239,7 +232,6 @@ impl MySqlConfig {
     /// [`Unavailable`](lock_core::ErrorKind::Unavailable).
     /// Each Tokio runtime uses one more for housekeeping, from its first lock on. Defaults to
     /// [`DEFAULT_MAX_CONNECTIONS`](Self::DEFAULT_MAX_CONNECTIONS); a MySQL allows 151 to all its clients by default.
-    #[must_use]
     pub fn with_max_connections(mut self, connections: usize) -> Self {
         self.max_connections = connections;
         self
@@ -248,7 +240,6 @@ impl MySqlConfig {
     /// Sets how locks are kept. Defaults to [`Strategy::Row`]. [`backend`](crate::backend) makes the backend of a strategy.
     ///
     /// Locks of different strategies are independent, whatever their names: all clients must use the same one.
-    #[must_use]
     pub fn with_strategy(mut self, strategy: Strategy) -> Self {
         self.strategy = strategy;
         self
@@ -266,7 +257,6 @@ impl MySqlConfig {
     ///
     /// Choose a time longer than any by which the server's clock may ever be set back: with the row goes the last token, and
     /// then only the clock makes the next one larger.
-    #[must_use]
     pub fn with_retention(mut self, retention: Duration) -> Self {
         self.retention = retention;
         self
@@ -279,7 +269,6 @@ impl MySqlConfig {
     ///
     /// A server becomes read-only before another takes its place. That one grants the same names. See
     /// [`RowLockBackend`](crate::RowLockBackend#planned-switchover) for what an administrator has to do.
-    #[must_use]
     pub fn with_max_read_only(mut self, time: Duration) -> Self {
         self.max_read_only = time;
         self
@@ -289,7 +278,6 @@ impl MySqlConfig {
     /// Defaults to `false`: then a row lock is refused on a Galera node and in a group replication with several primaries,
     /// because the other nodes do not have its row locks. Two clients on two nodes would hold one name. Other servers and
     /// [`Strategy::Lease`] are not asked.
-    #[must_use]
     pub fn with_single_writer(mut self, single_writer: bool) -> Self {
         self.single_writer = single_writer;
         self
@@ -298,10 +286,23 @@ impl MySqlConfig {
     /// Sets what to do about server settings by which a crash loses leases: `innodb_flush_log_at_trx_commit` other than 1, and
     /// with a binary log `sync_binlog` other than 1. Row locks are not checked, since each of them ends in a crash anyway. Defaults
     /// to [`Checks::Warn`].
-    #[must_use]
     pub fn with_checks(mut self, checks: Checks) -> Self {
         self.checks = checks;
         self
+    }
+
+    /// The server's address with the database and the table, for comparison with others.
+    pub(crate) fn server_and_database(&self) -> String {
+        let database = self.options.get_database().unwrap_or_default();
+        format!("mysql {}/{database}/{}", self.address().to_lowercase(), self.table)
+    }
+
+    /// The server's address, for error messages.
+    pub(crate) fn address(&self) -> String {
+        match self.options.get_socket() {
+            Some(path) => path.display().to_string(),
+            None => format!("{}:{}", self.options.get_host(), self.options.get_port()),
+        }
     }
 }
 

@@ -254,6 +254,11 @@ impl SqlError {
     }
 }
 
+/// The error for a caller that waits while the server is silent.
+pub(crate) fn silent(after: Duration) -> Error {
+    SqlError::TimedOut(after).into_lock_error()
+}
+
 /// Why there is no connection.
 #[derive(Clone, Debug)]
 pub(crate) enum ConnectError {

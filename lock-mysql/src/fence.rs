@@ -1,13 +1,14 @@
 //! Fencing of resources that are stored in a MySQL or MariaDB.
 
-use lock_core::{Error, ErrorKind, FencingToken, Result};
-use lock_kit::fence::Entered;
+use lock_core::{Error, FencingToken, Result};
+use lock_kit::fence::{Entered, Obstacle, check_resource, filled, not_entered};
+use lock_kit::tables::check_identifier;
 use sqlx::mysql::MySqlTransaction;
 
 use self::verdict::{Row, Step, Verdict};
 use crate::connection::execute;
 use crate::error::SqlError;
-use crate::names::{hex, is_identifier};
+use crate::names::hex;
 use crate::protocol::{StatementResult, column};
 
 pub use self::verdict::ReadBeforeEnter;
@@ -92,14 +93,11 @@ impl Fence {
     /// The fence in this table: that of [`schema::fences("shop")`](crate::schema::fences) is `shop_fences`. Does no I/O.
     ///
     /// # Errors
-    /// [`ErrorKind::Misconfigured`] unless it has 1 to 64 letters, digits, `_` or `$`.
+    /// [`ErrorKind::Misconfigured`](lock_core::ErrorKind::Misconfigured) unless it has 1 to 64 letters, digits, `_` or `$`.
     pub fn in_table(table: impl Into<String>) -> Result<Self> {
         let table = table.into();
-        if is_identifier(&table, LONGEST_TABLE) {
-            return Ok(Self { table });
-        }
-        let message = format!("the table's name {table:?} is not allowed: use 1 to 64 letters, digits, _ or $");
-        Err(Error::new(ErrorKind::Misconfigured, message))
+        check_identifier(&table, LONGEST_TABLE)?;
+        Ok(Self { table })
     }
 
     /// Enters: until the transaction ends nobody else can enter, and from its commit on older tokens are rejected, those of
@@ -111,12 +109,13 @@ impl Fence {
     ///
     /// # Errors
     /// Roll back after any error.
-    /// - [`ErrorKind::Lost`] with the source [`Stale`](lock_core::Stale) when a newer token has entered.
-    /// - [`ErrorKind::Misconfigured`] with the source [`ReadBeforeEnter`], retryable, when this transaction has read before,
-    ///   and its snapshot lacks what another holder wrote since. Without that source if the table is missing.
-    /// - [`ErrorKind::Unavailable`] when another transaction kept the fence for longer than `innodb_lock_wait_timeout`,
-    ///   after a deadlock, or when the connection broke: run the transaction again.
-    /// - [`ErrorKind::InvalidName`] for a resource of another length.
+    /// - [`Lost`](lock_core::ErrorKind::Lost) with the source [`Stale`](lock_core::Stale) when a newer token has entered.
+    /// - [`Misconfigured`](lock_core::ErrorKind::Misconfigured) with the source [`ReadBeforeEnter`], retryable, when this
+    ///   transaction has read before, and its snapshot lacks what another holder wrote since. Without that source if the table is
+    ///   missing.
+    /// - [`Unavailable`](lock_core::ErrorKind::Unavailable) when another transaction kept the fence for longer than
+    ///   `innodb_lock_wait_timeout`, after a deadlock, or when the connection broke: run the transaction again.
+    /// - [`InvalidName`](lock_core::ErrorKind::InvalidName) for a resource of another length.
     ///
     /// # Cancel safety
     /// If dropped, roll back: the token may have entered in this transaction.
@@ -174,13 +173,7 @@ impl Fence {
     }
 
     async fn run(&self, step: Step, tx: &mut MySqlTransaction<'_>, resource: &[u8], token: FencingToken) -> Result<()> {
-        if !(1..=LONGEST_RESOURCE).contains(&resource.len()) {
-            let message = format!(
-                "a fenced resource is {} bytes: name it by 1 to {LONGEST_RESOURCE}",
-                resource.len()
-            );
-            return Err(Error::new(ErrorKind::InvalidName, message));
-        }
+        check_resource(resource)?;
         // As one text of literals: one round trip, and no prepared statement that a dropped future leaves half-made.
         let sql = statements(step, &self.table, resource, token);
         let error = |error| self.error(error, resource);
@@ -195,36 +188,19 @@ impl Fence {
     }
 
     fn error(&self, error: SqlError, resource: &[u8]) -> Error {
-        let (table, resource) = (&self.table, String::from_utf8_lossy(resource));
-        let (kind, problem) = match error.code() {
+        let resource = String::from_utf8_lossy(resource);
+        let obstacle = match error.code() {
             // MariaDB's innodb_snapshot_isolation finds it before we do.
             Some(1020) => return ReadBeforeEnter.into_error(&resource),
-            Some(1205) => (
-                ErrorKind::Unavailable,
-                "another transaction has entered and did not end in time: run the transaction again".to_owned(),
-            ),
-            Some(1213) => (
-                ErrorKind::Unavailable,
-                "MySQL ended a deadlock: run the transaction again".to_owned(),
-            ),
-            Some(1146) => (
-                ErrorKind::Misconfigured,
-                format!(
-                    "the table `{table}` is missing: run lock_mysql::schema::migrate, or the SQL of schema::fences"
-                ),
-            ),
-            Some(1054) => (
-                ErrorKind::Misconfigured,
-                format!("the table `{table}` has other columns: drop it, or name another with Fence::in_table"),
-            ),
-            Some(1142 | 1143 | 1044) => (
-                ErrorKind::Denied,
-                format!("grant the MySQL user SELECT, INSERT and UPDATE on the table `{table}`"),
-            ),
+            Some(1205) => Obstacle::Occupied,
+            Some(1213) => Obstacle::Deadlock,
+            Some(1146) => Obstacle::NoTable("run lock_mysql::schema::migrate, or the SQL of schema::fences"),
+            Some(1054) => Obstacle::OtherColumns,
+            Some(1142 | 1143 | 1044) => Obstacle::Denied(""),
             _ => return error.into_lock_error(),
         };
-        let message = format!("the fence of {resource:?} cannot be entered: {problem}");
-        Error::new(kind, message).with_source(error)
+        let advice = obstacle.advice("MySQL", &format!("`{}`", self.table));
+        not_entered(&resource, advice, error)
     }
 }
 
@@ -236,8 +212,6 @@ impl Default for Fence {
 
 /// The limit of MySQL.
 const LONGEST_TABLE: usize = 64;
-/// The column's length.
-const LONGEST_RESOURCE: usize = 512;
 
 fn statements(step: Step, table: &str, resource: &[u8], token: FencingToken) -> String {
     let template = match step {
@@ -245,10 +219,7 @@ fn statements(step: Step, table: &str, resource: &[u8], token: FencingToken) -> 
         Step::EnterShared => Fence::ENTER_SHARED,
         Step::CheckShared => Fence::CHECK_SHARED,
     };
-    template
-        .replace(Fence::DEFAULT_TABLE, table)
-        .replace(":resource", &hex(resource))
-        .replace(":token", &token.to_string())
+    filled(&template.replace(Fence::DEFAULT_TABLE, table), &hex(resource), token)
 }
 
 fn judge(step: Step, token: FencingToken, results: &[StatementResult]) -> Result<Verdict, SqlError> {
@@ -273,6 +244,8 @@ fn judge(step: Step, token: FencingToken, results: &[StatementResult]) -> Result
 
 #[cfg(test)]
 mod tests {
+    use lock_core::ErrorKind;
+
     use super::*;
 
     /// Users of other drivers, and other versions of this crate, run the same.

@@ -31,7 +31,6 @@ pub use self::backend::LeaseTableBackend;
 
 mod acquire;
 mod backend;
-mod downgrade;
 mod end;
 mod hold;
 mod queue;
@@ -69,7 +68,7 @@ impl Shared {
             asking: ConnectionGroup::new(dialer.clone(), 1, 1),
             keeping: ConnectionGroup::new(dialer.clone(), 2, 2),
             statements: Arc::new(
-                LeaseStatements::new(config.table()).in_database(config.options().get_database().unwrap_or_default()),
+                LeaseStatements::new(&config.table).in_database(config.options.get_database().unwrap_or_default()),
             ),
             claims: Claims::default(),
             waits: Waits::default(),
@@ -119,7 +118,7 @@ impl Shared {
 
     /// The limit for a job's answer, unless its caller decides that.
     fn limit(&self) -> Option<Duration> {
-        Some(self.config.response_timeout())
+        Some(self.config.response_timeout)
     }
 
     /// Runs a job that ends a hold: over the connection of acquires if that has nothing to do. A server answers sooner over a
@@ -189,7 +188,7 @@ impl Shared {
     /// Deletes dead rows of both tables, and returns how many.
     async fn clean_up(&self) -> Result<u64> {
         let member = self.asking.member(None).await?;
-        let tables = self.statements.dead_rows(self.config.retention());
+        let tables = self.statements.dead_rows(self.config.retention);
         let run = |job| self.run_job(&self.asking, &member, job, self.limit());
         delete_dead(&tables, run).await
     }

@@ -1,36 +1,26 @@
 //! Names and labels in statements and in the tables. All text from a caller is written as hexadecimal digits, so that
 //! several statements in one text cost one round trip and nothing can be injected.
 
-use lock_core::{Error, ErrorKind, LockName, Result};
-
-/// The longest prefix of table names. It leaves room for the endings: MySQL allows 64 letters.
-const LONGEST_PREFIX: usize = 48;
+use lock_core::{LockName, Result};
+use lock_kit::tables::{LABEL_BYTES, LONGEST_PREFIX, check_configured, hexadecimal, label_bytes};
 
 /// The condition of a row that no lock has: no name is empty. A statement that cannot lock such a row waits for the whole table.
 pub(crate) const NO_ROW: &str = "`name`=x''";
-
-/// The longest label that is kept, in bytes.
-const LABEL_BYTES: usize = 255;
 
 /// A name as a literal, such as `x'6f6b'`: its bytes, which a `VARBINARY` compares one by one.
 pub(crate) fn name_literal(name: &LockName) -> String {
     hex(name.as_str().as_bytes())
 }
 
-/// A label as a literal: its first [`LABEL_BYTES`] bytes, cut between two characters, or `x''` for none.
+/// The part of a label that is kept as a literal, or `x''` for none.
 pub(crate) fn label_literal(label: Option<&str>) -> String {
-    hex(kept(label))
-}
-
-fn kept(label: Option<&str>) -> &[u8] {
-    let label = label.unwrap_or_default();
-    &label.as_bytes()[..label.floor_char_boundary(LABEL_BYTES)]
+    hex(label_bytes(label.unwrap_or_default()))
 }
 
 /// The same, filled up with zeros so that labels of about the same length have the same.
 pub(crate) fn padded_label_literal(label: Option<&str>) -> String {
     const STEP: usize = 64;
-    let mut bytes = kept(label).to_vec();
+    let mut bytes = label_bytes(label.unwrap_or_default()).to_vec();
     bytes.resize(bytes.len().max(1).next_multiple_of(STEP).min(LABEL_BYTES), 0);
     hex(&bytes)
 }
@@ -41,26 +31,14 @@ pub(crate) fn unpadded(label: &[u8]) -> &[u8] {
     &label[..end]
 }
 
-/// True if this is a name of a table or column that needs no escape between backticks: 1 to `longest` letters, digits,
-/// `_` or `$`.
-pub(crate) fn is_identifier(name: &str, longest: usize) -> bool {
-    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_$".contains(&byte);
-    (1..=longest).contains(&name.len()) && name.bytes().all(allowed)
-}
-
-/// Checks what [`MySqlConfig::with_table`](crate::MySqlConfig::with_table) allows. The message does not show the name: it may be a part of a password.
+/// Checks what [`MySqlConfig::with_table`](crate::MySqlConfig::with_table) allows.
 pub(crate) fn check_table_prefix(table: &str) -> Result<()> {
-    if is_identifier(table, LONGEST_PREFIX) {
-        return Ok(());
-    }
-    let message = "the table's name is not allowed: use 1 to 48 letters, digits, _ or $";
-    Err(Error::new(ErrorKind::Misconfigured, message))
+    check_configured("table", table, LONGEST_PREFIX)
 }
 
 /// Bytes as a literal.
 pub(crate) fn hex(bytes: &[u8]) -> String {
-    let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("x'{digits}'")
+    format!("x'{}'", hexadecimal(bytes))
 }
 
 #[cfg(test)]
@@ -76,16 +54,6 @@ mod tests {
         assert_eq!(literal("orders/42"), "x'6f72646572732f3432'");
         assert_eq!(literal("a\0'; DROP"), "x'6100273b2044524f50'");
         assert_eq!(literal("Ö"), "x'c396'");
-    }
-
-    #[test]
-    fn an_identifier_ends_no_quotes() {
-        for good in ["t", "Shop_locks$2", "0"] {
-            assert!(is_identifier(good, 12), "{good}");
-        }
-        for bad in ["", "a`b", "a.b", "a b", "ö", "a\0", "thirteen_long"] {
-            assert!(!is_identifier(bad, 12), "{bad:?}");
-        }
     }
 
     #[test]

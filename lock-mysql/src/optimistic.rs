@@ -3,8 +3,9 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use lock_core::{Error, ErrorKind, Result};
+use lock_core::Result;
 use lock_kit::backoff::pauses;
+use lock_kit::tables::{check_identifier, is_identifier};
 use sqlx::error::BoxDynError;
 use sqlx::mysql::{MySqlArguments, MySqlConnection, MySqlPool, MySqlRow};
 use sqlx::{Arguments, AssertSqlSafe, Column, Connection, Encode, MySql, Row, Type, TypeInfo, query, query_with};
@@ -12,7 +13,6 @@ use sqlx::{Arguments, AssertSqlSafe, Column, Connection, Encode, MySql, Row, Typ
 pub use self::error::UpdateError;
 use self::error::{is_conflict, known_columns_help};
 use self::version::check_version;
-use crate::names::is_identifier;
 
 /// Changes one row at a time so that no update is lost, without a lock: if somebody else has changed the row since it was read,
 /// it is read and computed anew.
@@ -73,7 +73,7 @@ impl OptimisticLock {
     /// For rows of this table, with the key `id` and the column `version`.
     ///
     /// # Errors
-    /// [`ErrorKind::Misconfigured`] unless the name has 1 to 64 letters, digits, `_` or `$`.
+    /// [`ErrorKind::Misconfigured`](lock_core::ErrorKind::Misconfigured) unless the name has 1 to 64 letters, digits, `_` or `$`.
     pub fn new(table: impl Into<String>) -> Result<Self> {
         Ok(Self {
             table: identifier(table.into())?,
@@ -88,7 +88,7 @@ impl OptimisticLock {
     /// and `version`.
     ///
     /// # Errors
-    /// [`ErrorKind::Misconfigured`] unless both have 1 to 64 letters, digits, `_` or `$`.
+    /// [`ErrorKind::Misconfigured`](lock_core::ErrorKind::Misconfigured) unless both have 1 to 64 letters, digits, `_` or `$`.
     pub fn with_columns(mut self, key: impl Into<String>, version: impl Into<String>) -> Result<Self> {
         self.key = identifier(key.into())?;
         self.version = identifier(version.into())?;
@@ -101,7 +101,7 @@ impl OptimisticLock {
     /// is read, each update fails.
     ///
     /// # Errors
-    /// [`ErrorKind::Misconfigured`] unless all have 1 to 64 letters, digits, `_` or `$`.
+    /// [`ErrorKind::Misconfigured`](lock_core::ErrorKind::Misconfigured) unless all have 1 to 64 letters, digits, `_` or `$`.
     ///
     /// # Examples
     /// ```
@@ -306,11 +306,8 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_IDENTIFIER: usize = 64;
 
 fn identifier(name: String) -> Result<String> {
-    if is_identifier(&name, LONGEST_IDENTIFIER) {
-        return Ok(name);
-    }
-    let message = format!("the name {name:?} is not allowed: use 1 to 64 letters, digits, _ or $");
-    Err(Error::new(ErrorKind::Misconfigured, message))
+    check_identifier(&name, LONGEST_IDENTIFIER)?;
+    Ok(name)
 }
 
 mod error;

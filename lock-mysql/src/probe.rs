@@ -4,12 +4,12 @@
 use std::time::Duration;
 
 use lock_core::{Error, ErrorKind, Result};
+use lock_kit::tables::Table;
 
 use crate::connection::Session;
 use crate::error::{RequestError, SqlError};
 use crate::protocol::row_lock::Statements;
 use crate::protocol::{Answer, column};
-use crate::tables::Table;
 
 use self::cluster::variables;
 pub(crate) use self::durability::check_durability;

@@ -42,7 +42,7 @@ struct Shared {
 impl Shared {
     fn new(config: MySqlConfig) -> Self {
         Self {
-            statements: Statements::new(config.table()),
+            statements: Statements::new(&config.table),
             claims: Claims::default(),
             clean_ups: Schedule::new(),
             prepared: AtomicBool::new(false),
@@ -53,8 +53,8 @@ impl Shared {
     /// Makes sure that the server can keep row locks, and has the tables.
     async fn prepare_tables(&self, session: &Session, limit: Duration) -> Result<(), RequestError> {
         let config = self.client.config();
-        let tables = row_lock_tables(config.table());
-        probe::prepare_row_locks(&tables, config.is_single_writer(), session, limit).await
+        let tables = row_lock_tables(&config.table);
+        probe::prepare_row_locks(&tables, config.single_writer, session, limit).await
     }
 
     /// The last token that a release has committed; 0 before the first.
@@ -93,7 +93,7 @@ impl Shared {
     async fn clean_up(&self) -> Result<u64> {
         // One of its own: locks wait for no clean-up, and none of their transactions may be open on it.
         let (session, limit) = (self.client.pool.open().await?, self.client.response_timeout());
-        let tables = self.statements.dead_rows(self.client.config().retention());
+        let tables = self.statements.dead_rows(self.client.config().retention);
         let run = async |job| {
             let done = timeout(limit, session.gather(job)).await;
             done.unwrap_or(Err(SqlError::TimedOut(limit)))

@@ -23,6 +23,7 @@
 //! ```
 
 use lock_core::Result;
+use lock_kit::tables::script;
 
 use crate::client::Client;
 use crate::config::MySqlConfig;
@@ -30,7 +31,7 @@ use crate::error::RequestError;
 use crate::names::check_table_prefix;
 use crate::probe;
 use crate::protocol::row_lock::SESSION_SETTINGS;
-use crate::tables::{Table, all, fence_table, lease_tables, row_lock_tables};
+use crate::tables::{all, fence_table, lease_tables, row_lock_tables};
 
 /// The SQL of the tables of [`RowLockBackend`](crate::RowLockBackend), as statements that end with `;`.
 ///
@@ -84,12 +85,8 @@ pub async fn migrate(config: &MySqlConfig) -> Result<()> {
     config.check()?;
     let client = Client::new(config.clone(), SESSION_SETTINGS);
     let session = client.pool.open().await?;
-    let prepared = probe::prepare_tables(&all(config.table()), &session, client.response_timeout()).await;
+    let prepared = probe::prepare_tables(&all(&config.table), &session, client.response_timeout()).await;
     prepared.map_err(RequestError::into_lock_error)
-}
-
-fn script(tables: &[Table]) -> String {
-    tables.iter().map(|table| format!("{};\n", table.create)).collect()
 }
 
 #[cfg(test)]

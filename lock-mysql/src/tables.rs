@@ -1,11 +1,6 @@
 //! The tables of this crate, and the statements that make them.
 
-/// A table and the statement that makes it where it is missing.
-#[derive(Debug)]
-pub(crate) struct Table {
-    pub(crate) name: String,
-    pub(crate) create: String,
-}
+use lock_kit::tables::Table;
 
 pub(crate) fn all(table: &str) -> Vec<Table> {
     let mut all = Vec::from(row_lock_tables(table));

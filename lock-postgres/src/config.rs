@@ -1,11 +1,11 @@
 //! Where the server is and how to use it.
 
 use std::fmt;
-use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use lock_core::{CredentialSource, Result};
+use lock_kit::limits::{check_retention, check_timeouts};
 use lock_kit::url::{misconfigured, two_passwords};
 use lock_tls::Tls;
 
@@ -37,6 +37,7 @@ mod url;
 /// # Ok(()) }
 /// ```
 #[derive(Clone)]
+#[must_use]
 pub struct PostgresConfig {
     pub(crate) hosts: Vec<Host>,
     pub(crate) user: String,
@@ -125,21 +126,18 @@ impl PostgresConfig {
     }
 
     /// Adds another server of the same replication. Each connection goes to the first one that takes writes.
-    #[must_use]
     pub fn with_host(mut self, host: impl Into<String>, port: u16) -> Self {
         self.hosts.push(Host::Tcp(host.into(), port));
         self
     }
 
     /// Sets the user. Defaults to `postgres`.
-    #[must_use]
     pub fn with_user(mut self, user: impl Into<String>) -> Self {
         self.user = user.into();
         self
     }
 
     /// Sets the password. Defaults to none.
-    #[must_use]
     pub fn with_password(mut self, password: impl Into<String>) -> Self {
         self.password = Some(password.into());
         self
@@ -158,21 +156,18 @@ impl PostgresConfig {
     /// # assert_eq!(format!("{config:?}"), format!("{same:?}"));
     /// # Ok(()) }
     /// ```
-    #[must_use]
     pub fn with_credentials(mut self, source: CredentialSource) -> Self {
         self.credentials = Some(source);
         self
     }
 
     /// Sets the database that the lock tables are in. It must exist. There is no default.
-    #[must_use]
     pub fn with_database(mut self, database: impl Into<String>) -> Self {
         self.database = database.into();
         self
     }
 
     /// Sets the schema that the lock tables are in. It must exist. Defaults to the first one of the user's `search_path`.
-    #[must_use]
     pub fn with_schema(mut self, schema: impl Into<String>) -> Self {
         self.schema = Some(schema.into());
         self
@@ -182,7 +177,6 @@ impl PostgresConfig {
     /// independent, whatever their names: the table is the namespace. Defaults to [`DEFAULT_TABLE`](Self::DEFAULT_TABLE).
     ///
     /// 1 to 48 letters, digits, `_` or `$`; upper case differs from lower case. See [`schema`](crate::schema).
-    #[must_use]
     pub fn with_table(mut self, table: impl Into<String>) -> Self {
         self.table = table.into();
         self
@@ -192,7 +186,6 @@ impl PostgresConfig {
     /// [`DEFAULT_CONNECT_TIMEOUT`](Self::DEFAULT_CONNECT_TIMEOUT).
     ///
     /// After an outage of a server that was reached before, an acquire that waits goes on trying for as long as it waits.
-    #[must_use]
     pub fn with_connect_timeout(mut self, timeout: Duration) -> Self {
         self.connect_timeout = timeout;
         self
@@ -202,7 +195,6 @@ impl PostgresConfig {
     /// [`DEFAULT_RESPONSE_TIMEOUT`](Self::DEFAULT_RESPONSE_TIMEOUT).
     ///
     /// A renewal is waited for until the hold's TTL is over, and never ends its connection before.
-    #[must_use]
     pub fn with_response_timeout(mut self, timeout: Duration) -> Self {
         self.response_timeout = timeout;
         self
@@ -214,14 +206,12 @@ impl PostgresConfig {
     }
 
     /// Sets how locks are kept. Defaults to [`Strategy::Lease`].
-    #[must_use]
     pub fn with_strategy(mut self, strategy: Strategy) -> Self {
         self.strategy = strategy;
         self
     }
 
     /// States which pooler is between this process and the server. Defaults to [`Pooler::None`].
-    #[must_use]
     pub fn with_pooler(mut self, pooler: Pooler) -> Self {
         self.pooler = pooler;
         self
@@ -229,7 +219,6 @@ impl PostgresConfig {
 
     /// Sets the server at which waiters listen to be woken: the same one without the pooler. Without it, waiters behind a
     /// [pooler of transactions](Pooler::Transaction) ask again every 250 to 500 ms.
-    #[must_use]
     pub fn with_listen(mut self, listen: Self) -> Self {
         self.listen = Some(Box::new(listen));
         self
@@ -241,7 +230,6 @@ impl PostgresConfig {
     ///
     /// Choose a time longer than any by which the server's clock may ever be set back: with the row goes the last token, and
     /// then only the clock makes the next one larger.
-    #[must_use]
     pub fn with_retention(mut self, retention: Duration) -> Self {
         self.retention = retention;
         self
@@ -249,7 +237,6 @@ impl PostgresConfig {
 
     /// Sets what to do about server settings by which a crash loses leases: `fsync=off`, `full_page_writes=off`, and a
     /// `synchronous_commit` that does not wait for the disk. Defaults to [`Checks::Warn`].
-    #[must_use]
     pub fn with_checks(mut self, checks: Checks) -> Self {
         self.checks = checks;
         self
@@ -265,7 +252,6 @@ impl PostgresConfig {
     /// # assert_eq!(format!("{config:?}"), format!("{same:?}"));
     /// # Ok(()) }
     /// ```
-    #[must_use]
     pub fn with_tls(mut self, tls: Tls) -> Self {
         self.tls = Some(tls);
         self
@@ -331,17 +317,8 @@ impl PostgresConfig {
             return Err(misconfigured("user and database must not contain a NUL character"));
         }
         check_identifiers(self.schema.as_deref(), &self.table)?;
-        for (name, timeout) in [
-            ("connect_timeout", self.connect_timeout),
-            ("response_timeout", self.response_timeout),
-        ] {
-            if !TIMEOUTS.contains(&timeout) {
-                return Err(misconfigured(format!("{name} must be from 1ms to 1h")));
-            }
-        }
-        if !RETENTIONS.contains(&self.retention) {
-            return Err(misconfigured("retention must be from 1min to 365d"));
-        }
+        check_timeouts(self.connect_timeout, self.response_timeout)?;
+        check_retention(self.retention)?;
         self.check_sessions()?;
         match &self.listen {
             Some(listen) if listen.pooler == Pooler::Transaction => Err(misconfigured(
@@ -352,12 +329,6 @@ impl PostgresConfig {
         }
     }
 }
-
-/// A shorter one is as good as zero, a longer one as for ever.
-const TIMEOUTS: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(3600);
-
-/// The shortest is longer than any statement takes.
-const RETENTIONS: RangeInclusive<Duration> = Duration::from_secs(60)..=Duration::from_secs(365 * 24 * 3600);
 
 /// Without the password.
 impl fmt::Debug for PostgresConfig {

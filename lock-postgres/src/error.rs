@@ -91,6 +91,11 @@ impl SqlError {
         severity == Some(Severity::Error)
     }
 
+    /// The server has certainly not executed it: it refused it, or nothing was sent.
+    pub(crate) fn is_not_executed(&self) -> bool {
+        self.is_refusal() || matches!(self, Self::NotConnected)
+    }
+
     /// The connection broke or has to be given up, so that a new one may do better.
     pub(crate) fn is_disconnect(&self) -> bool {
         match self {
@@ -152,13 +157,18 @@ impl SqlError {
                 "the PostgreSQL server answered something unexpected: please report it".into(),
             ),
         };
-        let is_unsent = self.is_refusal() || matches!(self, Self::NotConnected);
+        let is_not_executed = self.is_not_executed();
         let error = Error::new(kind, message).with_source(self);
-        match is_unsent {
+        match is_not_executed {
             true => error.not_executed(),
             false => error,
         }
     }
+}
+
+/// The error for a caller that waits while the server is silent.
+pub(crate) fn silent(after: Duration) -> Error {
+    SqlError::TimedOut(after).into_lock_error()
 }
 
 /// Whether this may be because something else than a PostgreSQL answers: it hung up, or its words make no sense.
@@ -228,74 +238,49 @@ pub(crate) fn shared_session(address: &str) -> Error {
 
 /// The kind and the message of the error for a caller, by the server's code.
 fn meaning_of(code: &str) -> (ErrorKind, Cow<'static, str>) {
-    use ErrorKind::{Denied, Misconfigured, Unavailable, Unexpected};
-    let (kind, message) = match Cause::of(code) {
-        Cause::Login => (
-            Denied,
+    let cause = Cause::of(code);
+    let message = match cause {
+        Cause::Login => {
             "the PostgreSQL server refuses the login: check user and password, and whether pg_hba.conf there allows \
-             this host, without TLS or with tls=true",
-        ),
-        Cause::Denied => (
-            Denied,
+             this host, without TLS or with tls=true"
+        }
+        Cause::Denied => {
             "the PostgreSQL user lacks a permission: it needs SELECT, INSERT, UPDATE and DELETE on the tables of its strategy, and \
-             USAGE on their schema (see 'Permissions needed' in the documentation of lock-postgres)",
-        ),
-        Cause::NoDatabase => (
-            Misconfigured,
-            "the database does not exist: create it, or name another in the URL",
-        ),
-        Cause::NoSchema => (
-            Misconfigured,
-            "the schema does not exist: create it, or name another with schema=",
-        ),
-        Cause::NoTable | Cause::OtherColumns => (
-            Misconfigured,
-            "the lock tables are missing, or have other columns than they should: drop them, or name others with table=",
-        ),
-        Cause::Forbidden => (
-            Misconfigured,
-            "a trigger or a constraint of a lock table refuses what a lock writes: drop or correct it",
-        ),
-        Cause::TokensUsedUp => (
-            Unexpected,
-            "the fencing tokens of this name are used up: choose another name",
-        ),
-        Cause::Pooler => (
-            Misconfigured,
-            "something between this process and the PostgreSQL server changes connections: set pooler=transaction",
-        ),
-        Cause::NoConnectionLeft => (
-            Unavailable,
-            "the PostgreSQL server has no free connection: raise its max_connections",
-        ),
-        Cause::ReadOnly => (
-            Unavailable,
-            "the PostgreSQL server takes no writes: connect to the primary, and see default_transaction_read_only",
-        ),
-        Cause::Locked | Cause::Cancelled => (
-            Unavailable,
+             USAGE on their schema (see 'Permissions needed' in the documentation of lock-postgres)"
+        }
+        Cause::NoDatabase => "the database does not exist: create it, or name another in the URL",
+        Cause::NoSchema => "the schema does not exist: create it, or name another with schema=",
+        Cause::NoTable | Cause::OtherColumns => {
+            "the lock tables are missing, or have other columns than they should: drop them, or name others with table="
+        }
+        Cause::Forbidden => "a trigger or a constraint of a lock table refuses what a lock writes: drop or correct it",
+        Cause::TokensUsedUp => "the fencing tokens of this name are used up: choose another name",
+        Cause::Pooler => {
+            "something between this process and the PostgreSQL server changes connections: set pooler=transaction"
+        }
+        Cause::NoConnectionLeft => "the PostgreSQL server has no free connection: raise its max_connections",
+        Cause::ReadOnly => {
+            "the PostgreSQL server takes no writes: connect to the primary, and see default_transaction_read_only"
+        }
+        Cause::Locked | Cause::Cancelled => {
             "the PostgreSQL server could not lock a row of the lock tables in time: end the transaction that locks rows of these \
-             tables",
-        ),
-        Cause::OldSnapshot | Cause::Deadlock => (Unavailable, "the lock's row is being changed elsewhere"),
-        Cause::Starting => (Unavailable, "the PostgreSQL server starts, or shuts down"),
-        Cause::Ended => (Unavailable, "the PostgreSQL server ended the connection"),
-        Cause::NoMemory => (
-            Unavailable,
+             tables"
+        }
+        Cause::OldSnapshot | Cause::Deadlock => "the lock's row is being changed elsewhere",
+        Cause::Starting => "the PostgreSQL server starts, or shuts down",
+        Cause::Ended => "the PostgreSQL server ended the connection",
+        Cause::NoMemory => {
             "the PostgreSQL server's table of locks or its memory is full: raise max_locks_per_transaction there, or lower \
-             max_holds",
-        ),
-        Cause::NoRoom => (
-            Unavailable,
-            "the PostgreSQL server has no disk or another resource left: see its log",
-        ),
-        Cause::Broken => (Unavailable, "the connection to the PostgreSQL server broke"),
+             max_holds"
+        }
+        Cause::NoRoom => "the PostgreSQL server has no disk or another resource left: see its log",
+        Cause::Broken => "the connection to the PostgreSQL server broke",
         Cause::FailedBefore | Cause::Other => {
             let message = format!("the PostgreSQL server refuses a statement with error {code}");
-            return (Unexpected, message.into());
+            return (cause.kind(), message.into());
         }
     };
-    (kind, message.into())
+    (cause.kind(), message.into())
 }
 
 #[cfg(test)]

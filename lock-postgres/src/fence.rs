@@ -1,10 +1,11 @@
 //! Fencing of resources that are stored in a PostgreSQL.
 
 use lock_core::{Error, ErrorKind, FencingToken, Result, Stale};
-use lock_kit::fence::{Entered, Role};
+use lock_kit::fence::{Entered, Role, check_resource, filled};
+use lock_kit::tables::check_identifier;
 use tokio_postgres::{SimpleQueryMessage, Transaction};
 
-use crate::names::{LONGEST_IDENTIFIER, is_identifier, literal, quoted};
+use crate::names::{LONGEST_IDENTIFIER, literal, quoted};
 
 pub(crate) mod error;
 
@@ -98,10 +99,7 @@ impl Fence {
     /// ```
     pub fn in_table(schema: Option<&str>, table: &str) -> Result<Self> {
         for name in schema.into_iter().chain([table]) {
-            if !is_identifier(name, LONGEST_IDENTIFIER) {
-                let message = format!("the name {name:?} is not allowed: use 1 to 63 letters, digits, _ or $");
-                return Err(Error::new(ErrorKind::Misconfigured, message));
-            }
+            check_identifier(name, LONGEST_IDENTIFIER)?;
         }
         Ok(Self {
             table: quoted(schema, table),
@@ -185,21 +183,19 @@ impl Fence {
         resource: &[u8],
         token: FencingToken,
     ) -> Result<()> {
-        if !(1..=LONGEST_RESOURCE).contains(&resource.len()) {
-            let message = format!(
-                "a fenced resource is {} bytes: name it by 1 to {LONGEST_RESOURCE}",
-                resource.len()
-            );
-            return Err(Error::new(ErrorKind::InvalidName, message));
-        }
-        // As one text of literals: one round trip, which a pooler lets pass.
-        let sql = filled(statements, &self.table, resource, token);
-        let answers = tx.simple_query(&sql).await;
+        check_resource(resource)?;
+        let answers = tx.simple_query(&self.text(statements, resource, token)).await;
         let name = String::from_utf8_lossy(resource);
         let answers = answers.map_err(|error| error::of_fence(error, &self.table, &name))?;
         let entered = row(&answers)?;
         let verdict = entered.map_or(Err(Stale::new(token, 0)), |entered| entered.check(role, token));
         verdict.map_err(|stale| stale.into_error(&name))
+    }
+
+    /// One text of literals: it takes one round trip, and a pooler lets it pass.
+    fn text(&self, statements: &str, resource: &[u8], token: FencingToken) -> String {
+        let statements = statements.replace(Self::DEFAULT_TABLE, &self.table);
+        filled(&statements, &literal(resource), token)
     }
 }
 
@@ -207,16 +203,6 @@ impl Default for Fence {
     fn default() -> Self {
         Self::new()
     }
-}
-
-/// As in the other backends.
-const LONGEST_RESOURCE: usize = 512;
-
-fn filled(statements: &str, table: &str, resource: &[u8], token: FencingToken) -> String {
-    statements
-        .replace(Fence::DEFAULT_TABLE, table)
-        .replace(":resource", &literal(resource))
-        .replace(":token", &token.to_string())
 }
 
 /// The fence's row, read while it is locked.
@@ -250,13 +236,13 @@ mod tests {
     /// Users of other drivers, and other versions of this crate, run the same.
     #[test]
     fn values_go_in_as_literals() {
-        let token = FencingToken::new(7).unwrap();
+        let (fence, token) = (Fence::in_table(None, "t").unwrap(), FencingToken::new(7).unwrap());
         assert_eq!(
-            filled(Fence::CHECK_SHARED, "\"t\"", b"a':token", token),
+            fence.text(Fence::CHECK_SHARED, b"a':token", token),
             "SELECT writer, reader FROM \"t\" WHERE resource = decode('61273a746f6b656e','hex') FOR SHARE;\n"
         );
         for statements in [Fence::ENTER, Fence::ENTER_SHARED] {
-            let sql = filled(statements, "\"t\"", b"a", token);
+            let sql = fence.text(statements, b"a", token);
             assert!(!sql.contains(':') && !sql.contains("polylock"), "{sql}");
             assert!(sql.contains("= 7") && sql.contains("(decode('61','hex'), 7)"), "{sql}");
         }

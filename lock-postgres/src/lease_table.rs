@@ -7,8 +7,7 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use lock_core::backend::HolderId;
-use lock_core::{Guarantee, LockName, Result, Verdict};
+use lock_core::{LockName, Result};
 use lock_kit::claims::Claims;
 use lock_kit::clean_up::Schedule;
 use lock_kit::downgrades::Downgrades;
@@ -22,7 +21,7 @@ use crate::config::{Pooler, PostgresConfig};
 use crate::connection::{Connection, Dialer, Listener, Listening, Supervisor};
 use crate::error::SqlError;
 use crate::names::{literal, name_bytes};
-use crate::probe::{Probe, leases_keep};
+use crate::probe::Probe;
 use crate::protocol::lease::LeaseStatements;
 use crate::schema::{lease_tables, prepare_tables};
 
@@ -94,16 +93,8 @@ impl Shared {
     async fn prepare(&self, connection: &Connection) -> Result<()> {
         let tables = lease_tables(self.config.schema.as_deref(), &self.config.table);
         prepare_tables(&tables, connection, self.config.response_timeout).await?;
-        self.note(connection);
-        Ok(())
-    }
-
-    fn note(&self, connection: &Connection) {
         *self.probe.lock() = Some(connection.probe().clone());
-    }
-
-    fn keeps(&self, guarantee: Guarantee) -> Verdict {
-        leases_keep(guarantee, self.probe.lock().as_ref(), self.config.checks)
+        Ok(())
     }
 
     /// The limit for an answer, unless its caller decides that.
@@ -154,11 +145,6 @@ impl Shared {
     /// Has this process hear when it is called.
     fn listen(self: &Arc<Self>) {
         self.listener.start(Calls(Arc::downgrade(self)));
-    }
-
-    /// The waiter has the name, or waits no longer.
-    fn stop_waiting(&self, holder: HolderId) {
-        self.waits.remove(holder);
     }
 }
 

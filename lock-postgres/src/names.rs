@@ -4,15 +4,12 @@ use std::error::Error as StdError;
 
 use bytes::{BufMut, BytesMut};
 use lock_core::backend::HolderId;
-use lock_core::{Error, ErrorKind, LockName, Result};
+use lock_core::{LockName, Result};
+use lock_kit::tables::{self, LONGEST_PREFIX, check_configured, hexadecimal};
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
 
-/// The longest prefix of table names. It leaves room for the endings: PostgreSQL cuts a name after 63 bytes.
-const LONGEST_PREFIX: usize = 48;
 /// The longest name of a table or a schema.
 pub(crate) const LONGEST_IDENTIFIER: usize = 63;
-/// The longest label that is kept, in bytes.
-const LABEL_BYTES: usize = 255;
 
 /// A holder id as a `uuid`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -35,12 +32,7 @@ impl Id {
 
 impl From<HolderId> for Id {
     fn from(holder: HolderId) -> Self {
-        let number = u128::from_str_radix(&holder.to_string(), 16);
-        Self(
-            number
-                .expect("a holder id is written in 32 hexadecimal digits")
-                .to_be_bytes(),
-        )
+        Self::read(&holder.to_string()).expect("a holder id is written in 32 hexadecimal digits")
     }
 }
 
@@ -78,20 +70,14 @@ pub(crate) fn name_bytes(name: &LockName) -> &[u8] {
     name.as_str().as_bytes()
 }
 
-/// A label as the bytes of its column: its first [`LABEL_BYTES`] bytes, cut between two characters.
+/// A label as the bytes of its column.
 pub(crate) fn label_bytes(label: Option<&str>) -> Option<&[u8]> {
-    let end = |label: &str| {
-        (0..=LABEL_BYTES.min(label.len()))
-            .rev()
-            .find(|end| label.is_char_boundary(*end))
-    };
-    label.map(|label| &label.as_bytes()[..end(label).unwrap_or(0)])
+    label.map(tables::label_bytes)
 }
 
 /// Bytes as a literal without a backslash: what that means depends on a setting.
 pub(crate) fn literal(bytes: &[u8]) -> String {
-    let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("decode('{digits}','hex')")
+    format!("decode('{}','hex')", hexadecimal(bytes))
 }
 
 /// The same, or `NULL`.
@@ -108,26 +94,16 @@ pub(crate) fn quoted(schema: Option<&str>, table: &str) -> String {
 }
 
 /// Checks what [`PostgresConfig::with_table`](crate::PostgresConfig::with_table) and
-/// [`with_schema`](crate::PostgresConfig::with_schema) allow. The message does not show the name: it may be a part of a password.
+/// [`with_schema`](crate::PostgresConfig::with_schema) allow.
 pub(crate) fn check_identifiers(schema: Option<&str>, table: &str) -> Result<()> {
-    if !is_identifier(table, LONGEST_PREFIX) {
-        let message = "the table's name is not allowed: use 1 to 48 letters, digits, _ or $";
-        return Err(Error::new(ErrorKind::Misconfigured, message));
-    }
-    if schema.is_some_and(|schema| !is_identifier(schema, LONGEST_IDENTIFIER)) {
-        let message = "the schema's name is not allowed: use 1 to 63 letters, digits, _ or $";
-        return Err(Error::new(ErrorKind::Misconfigured, message));
-    }
-    Ok(())
-}
-
-pub(crate) fn is_identifier(name: &str, longest: usize) -> bool {
-    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_$".contains(&byte);
-    (1..=longest).contains(&name.len()) && name.bytes().all(allowed)
+    check_configured("table", table, LONGEST_PREFIX)?;
+    schema.map_or(Ok(()), |schema| check_configured("schema", schema, LONGEST_IDENTIFIER))
 }
 
 #[cfg(test)]
 mod tests {
+    use lock_core::ErrorKind;
+
     use super::*;
 
     /// What is in the tables must not change: other versions of this crate look for it.

@@ -2,7 +2,7 @@
 
 use lock_core::{Error, ErrorKind, Result};
 
-use crate::config::{Checks, PostgresConfig};
+use crate::config::PostgresConfig;
 use crate::connection::TextRows;
 use crate::error::SqlError;
 
@@ -67,7 +67,7 @@ impl Probe {
     ///
     /// # Errors
     /// [`ErrorKind::Unavailable`] for a standby, which may be promoted; [`ErrorKind::Misconfigured`] for an old one, and for settings
-    /// that are [refused](Checks::Refuse).
+    /// that are [refused](crate::Checks::Refuse).
     pub(crate) fn check(&self, config: &PostgresConfig, address: &str) -> Result<()> {
         if self.version < OLDEST {
             let message = format!(
@@ -91,21 +91,7 @@ impl Probe {
             );
             return Err(Error::new(ErrorKind::Misconfigured, message));
         }
-        let findings = match config.checks {
-            Checks::Off => Vec::new(),
-            _ => self.findings(),
-        };
-        if config.checks == Checks::Refuse && !findings.is_empty() {
-            let message = format!(
-                "the PostgreSQL server at {address} can lose locks: {}",
-                findings.join("; ")
-            );
-            return Err(Error::new(ErrorKind::Misconfigured, message));
-        }
-        for finding in findings {
-            tracing::warn!(target: "polylock", server = %address, "this PostgreSQL server can lose locks: {finding}");
-        }
-        Ok(())
+        config.checks.apply("PostgreSQL server", address, &self.findings())
     }
 
     /// The settings by which a crash loses leases, and what to do.
@@ -136,6 +122,7 @@ impl Probe {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Checks;
 
     fn probe(changes: &[(usize, &str)]) -> Probe {
         let mut row = ["polylock", "f", "150018", "read committed", "on", "", "on", "on"].map(str::to_owned);

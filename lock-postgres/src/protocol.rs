@@ -1,5 +1,9 @@
 //! What goes over the wire: statements, and the answers to them.
 
+use tokio_postgres::types::Type;
+
+use crate::connection::Statement;
+
 pub(crate) mod answers;
 pub(crate) mod lease;
 mod renewals;
@@ -49,4 +53,18 @@ pub(crate) fn micros(value: &str) -> String {
 /// The SQL of an interval's microseconds, as a number.
 pub(crate) fn in_micros(interval: &str) -> String {
     format!("(extract(epoch from {interval})*1000000)::bigint")
+}
+
+fn statement(sql: String, types: &[Type]) -> Statement {
+    let types = types.to_vec();
+    Statement { sql, types }
+}
+
+/// Deletes at most so many rows of a table, which is `t` in the condition of dead ones, and returns a row for each. Leaves out those
+/// that somebody has locked.
+fn delete_dead(table: &str, key: &str, dead: &str, at_once: usize) -> String {
+    format!(
+        "DELETE FROM {table} t WHERE ({key}) IN (SELECT {key} FROM {table} t WHERE {dead} LIMIT {at_once} \
+         FOR UPDATE SKIP LOCKED) AND {dead} RETURNING 1"
+    )
 }

@@ -24,19 +24,12 @@
 use std::time::Duration;
 
 use lock_core::{Error, ErrorKind, Result};
+use lock_kit::tables::{Table, script};
 
 use crate::config::{PostgresConfig, Strategy};
 use crate::connection::{Connection, Dialer};
 use crate::error::SqlError;
 use crate::names::{check_identifiers, quoted};
-
-/// A table, and the statement that makes it.
-#[derive(Clone, Debug)]
-pub(crate) struct Table {
-    /// Between quotation marks, with its schema.
-    pub(crate) name: String,
-    pub(crate) create: String,
-}
 
 /// The SQL of the tables of [`LeaseTableBackend`](crate::LeaseTableBackend) in this schema, or in the first one of the
 /// `search_path`, as statements that end with `;`.
@@ -73,12 +66,9 @@ pub fn sessions(schema: Option<&str>, table: &str) -> Result<String> {
 /// ```
 pub fn fences(schema: Option<&str>, table: &str) -> Result<String> {
     check_identifiers(schema, table)?;
-    let table = quoted(schema, &format!("{table}_fences"));
+    let columns = "resource bytea PRIMARY KEY, writer bigint NOT NULL DEFAULT 0, reader bigint NOT NULL DEFAULT 0";
     // An update stays within its page, and that cleans itself.
-    Ok(format!(
-        "CREATE TABLE IF NOT EXISTS {table} (resource bytea PRIMARY KEY, writer bigint NOT NULL DEFAULT 0, \
-         reader bigint NOT NULL DEFAULT 0) WITH (fillfactor=50);\n"
-    ))
+    Ok(script(&[make(schema, table, "fences", columns, "fillfactor=50")]))
 }
 
 /// Makes the tables of the configuration's strategy that are missing. Needs `CREATE` on the schema if one is missing, and no permission on data.
@@ -145,20 +135,21 @@ pub(crate) async fn prepare_tables(tables: &[Table], connection: &Connection, li
     }
 }
 
-pub(crate) fn script(tables: &[Table]) -> String {
-    tables.iter().map(|table| format!("{};\n", table.create)).collect()
-}
-
-fn make(schema: Option<&str>, table: &str, columns: &str, options: &str) -> Table {
-    let name = quoted(schema, table);
+/// Its name has quotation marks, and the schema.
+fn make(schema: Option<&str>, table: &str, ending: &str, columns: &str, options: &str) -> Table {
+    let name = quoted(schema, &format!("{table}_{ending}"));
     let create = format!("CREATE TABLE IF NOT EXISTS {name} ({columns}) WITH ({options})");
     Table { name, create }
 }
 
+/// The options of a table with a row for each name.
+const OF_NAMES: &str = "fillfactor=40,autovacuum_vacuum_threshold=500,autovacuum_vacuum_scale_factor=0.02,\
+     autovacuum_vacuum_cost_delay=0";
+
 /// No column that a request changes is indexed, and pages have room, so that updates stay within their page and it cleans
 /// itself.
 pub(crate) fn lease_tables(schema: Option<&str>, table: &str) -> Vec<Table> {
-    let make = |ending, columns, options| make(schema, &format!("{table}_{ending}"), columns, options);
+    let make = |ending, columns, options| make(schema, table, ending, columns, options);
     vec![
         make(
             "leases",
@@ -167,8 +158,7 @@ pub(crate) fn lease_tables(schema: Option<&str>, table: &str) -> Vec<Table> {
              token bigint NOT NULL DEFAULT 0, last_token bigint NOT NULL DEFAULT 0, \
              wanted timestamptz NOT NULL DEFAULT '-infinity', last_place bigint NOT NULL DEFAULT 0, \
              dead uuid[] NOT NULL DEFAULT '{}', dead_at timestamptz[] NOT NULL DEFAULT '{}'",
-            "fillfactor=40,autovacuum_vacuum_threshold=500,autovacuum_vacuum_scale_factor=0.02,\
-             autovacuum_vacuum_cost_delay=0",
+            OF_NAMES,
         ),
         make(
             "holders",
@@ -188,14 +178,13 @@ pub(crate) fn lease_tables(schema: Option<&str>, table: &str) -> Vec<Table> {
 
 /// As lease tables. A hold is an advisory lock, and the tables have no more than what is shown of it and its token.
 pub(crate) fn session_tables(schema: Option<&str>, table: &str) -> Vec<Table> {
-    let make = |ending, columns, options| make(schema, &format!("{table}_{ending}"), columns, options);
+    let make = |ending, columns, options| make(schema, table, ending, columns, options);
     vec![
         make(
             "tokens",
             "name bytea PRIMARY KEY, kind smallint NOT NULL DEFAULT 0, holder uuid, label bytea, token bigint NOT NULL, \
              last_token bigint NOT NULL",
-            "fillfactor=40,autovacuum_vacuum_threshold=500,autovacuum_vacuum_scale_factor=0.02,\
-             autovacuum_vacuum_cost_delay=0",
+            OF_NAMES,
         ),
         make(
             "readers",

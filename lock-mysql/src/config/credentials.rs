@@ -23,7 +23,6 @@ impl MySqlConfig {
     /// # assert_eq!(format!("{config:?}"), format!("{same:?}"));
     /// # Ok(()) }
     /// ```
-    #[must_use]
     pub fn with_credentials(mut self, source: CredentialSource) -> Self {
         self.credentials = Some(source);
         self

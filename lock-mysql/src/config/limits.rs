@@ -1,9 +1,9 @@
 //! The checks of a configuration, and its limits.
 
-use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use lock_core::Result;
+use lock_kit::limits::{check_retention, check_timeouts};
 use lock_kit::url::misconfigured;
 use sqlx::mysql::MySqlSslMode;
 
@@ -46,17 +46,8 @@ impl MySqlConfig {
             ));
         }
         check_table_prefix(&self.table)?;
-        for (name, timeout) in [
-            ("connect_timeout", self.connect_timeout),
-            ("response_timeout", self.response_timeout),
-        ] {
-            if !TIMEOUTS.contains(&timeout) {
-                return Err(misconfigured(format!("{name} must be from 1ms to 1h")));
-            }
-        }
-        if !RETENTIONS.contains(&self.retention) {
-            return Err(misconfigured("retention must be from 1min to 365d"));
-        }
+        check_timeouts(self.connect_timeout, self.response_timeout)?;
+        check_retention(self.retention)?;
         if self.max_read_only > MAX_READ_ONLY {
             return Err(misconfigured("max_read_only must be from 0s to 365d"));
         }
@@ -68,12 +59,6 @@ impl MySqlConfig {
         Ok(())
     }
 }
-
-/// A shorter one is as good as zero, a longer one as for ever.
-const TIMEOUTS: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(3600);
-
-/// The shortest is longer than any statement takes.
-const RETENTIONS: RangeInclusive<Duration> = Duration::from_secs(60)..=Duration::from_secs(365 * 24 * 3600);
 
 /// As good as for ever.
 const MAX_READ_ONLY: Duration = Duration::from_secs(365 * 24 * 3600);

@@ -24,12 +24,12 @@ fn everything_a_url_can_say() {
     )
     .unwrap();
     assert_eq!(config.address(), "::1:3307");
-    assert_eq!((config.table(), config.max_connections()), ("t_1", 9));
+    assert_eq!((&*config.table, config.max_connections), ("t_1", 9));
     assert_eq!(config.strategy(), Strategy::Lease);
-    assert_eq!(config.retention(), Duration::from_secs(2 * 24 * 3600));
-    assert_eq!(config.connect_timeout(), Duration::from_secs(2));
-    assert_eq!(config.response_timeout(), Duration::from_millis(500));
-    assert_eq!(config.options().get_database(), Some("shop"));
+    assert_eq!(config.retention, Duration::from_secs(2 * 24 * 3600));
+    assert_eq!(config.connect_timeout, Duration::from_secs(2));
+    assert_eq!(config.response_timeout, Duration::from_millis(500));
+    assert_eq!(config.options.get_database(), Some("shop"));
     assert!(!format!("{config:?}").contains("s3cret"));
 }
 
@@ -53,7 +53,7 @@ fn by_hand_is_the_same_as_by_url() {
     .unwrap();
     assert_eq!(format!("{by_hand:?}"), format!("{by_url:?}"));
     // The driver's own Debug shows everything.
-    assert_eq!(format!("{:?}", by_hand.options()), format!("{:?}", by_url.options()));
+    assert_eq!(format!("{:?}", by_hand.options), format!("{:?}", by_url.options));
     assert!(!format!("{by_hand:?}").contains("s3cret"));
 }
 
@@ -61,11 +61,11 @@ fn by_hand_is_the_same_as_by_url() {
 fn what_is_left_out_by_hand_has_a_default() {
     let config = MySqlConfig::new("db", 3306).with_database("shop");
     config.check().unwrap();
-    assert_eq!(config.options().get_username(), "root");
-    assert_eq!(config.table(), MySqlConfig::DEFAULT_TABLE);
-    assert_eq!(config.connect_timeout(), MySqlConfig::DEFAULT_CONNECT_TIMEOUT);
-    assert_eq!(config.response_timeout(), MySqlConfig::DEFAULT_RESPONSE_TIMEOUT);
-    assert_eq!(config.max_connections(), MySqlConfig::DEFAULT_MAX_CONNECTIONS);
+    assert_eq!(config.options.get_username(), "root");
+    assert_eq!(config.table, MySqlConfig::DEFAULT_TABLE);
+    assert_eq!(config.connect_timeout, MySqlConfig::DEFAULT_CONNECT_TIMEOUT);
+    assert_eq!(config.response_timeout, MySqlConfig::DEFAULT_RESPONSE_TIMEOUT);
+    assert_eq!(config.max_connections, MySqlConfig::DEFAULT_MAX_CONNECTIONS);
 }
 
 #[test]
@@ -107,8 +107,8 @@ fn a_backend_from_a_url() {
 fn what_a_url_leaves_out_has_a_default() {
     let config = MySqlConfig::from_url("mariadb://localhost/shop").unwrap();
     assert_eq!(config.address(), "localhost:3306");
-    assert_eq!((config.table(), config.max_connections()), ("polylock", 64));
-    assert_eq!(config.connect_timeout(), Duration::from_secs(5));
+    assert_eq!((&*config.table, config.max_connections), ("polylock", 64));
+    assert_eq!(config.connect_timeout, Duration::from_secs(5));
 }
 
 #[test]
@@ -223,7 +223,7 @@ fn a_backend_takes_its_own_strategy_alone() {
 
 #[test]
 fn tls_in_a_url_means_a_verified_server() {
-    let mode = |url: &str| MySqlConfig::from_url(url).unwrap().options().get_ssl_mode();
+    let mode = |url: &str| MySqlConfig::from_url(url).unwrap().options.get_ssl_mode();
     for url in ["mysql://h/d", "mysql://h/d?ssl-mode=PREFERRED"] {
         assert!(matches!(mode(url), MySqlSslMode::Preferred), "{url}");
     }
@@ -245,7 +245,7 @@ fn tls_in_a_url_means_a_verified_server() {
         "ssl-ca=c%20a.pem&ssl-cert=c.pem&ssl-key=k.pem&ssl-mode=REQUIRED",
     ] {
         let config = MySqlConfig::from_url(&format!("mysql://h/d?{parameters}")).unwrap();
-        assert_eq!(config.tls(), Some(&tls), "{parameters}");
+        assert_eq!(config.tls.as_ref(), Some(&tls), "{parameters}");
     }
     for (parameters, hint) in [
         ("ca=c.pem", "add tls=true"),

@@ -66,7 +66,7 @@ impl ControlConnections {
     /// # Cancel safety
     /// May be dropped at any point.
     pub(crate) async fn execute(&self, sql: String, request: Option<&AcquireRequest>) -> Result<Answer, RequestError> {
-        let limit = self.dialer.config().response_timeout();
+        let limit = self.dialer.config().response_timeout;
         let run = |session: Arc<Session>| {
             let sql = sql.clone();
             async move { session.run(sql, None, limit).await }
@@ -135,7 +135,7 @@ impl ControlConnections {
     /// # Cancel safety
     /// May be dropped at any point.
     pub(crate) async fn ping(&self) -> Result<(), RequestError> {
-        let limit = self.dialer.config().response_timeout();
+        let limit = self.dialer.config().response_timeout;
         let ping = |session: Arc<Session>| async move { session.ping(limit).await };
         self.run(None, ping).await
     }
@@ -193,7 +193,7 @@ impl ControlConnection {
 
     /// For each of these connections, whether the server has it and takes writes; `None` if the server does not say.
     async fn are_fine(&self, dialer: &Dialer, identities: &[Identity]) -> Option<Vec<bool>> {
-        let (sql, limit) = (used(identities), dialer.config().response_timeout());
+        let (sql, limit) = (used(identities), dialer.config().response_timeout);
         let run = |session: Arc<Session>| {
             let sql = sql.clone();
             async move { session.run(sql, None, limit).await }

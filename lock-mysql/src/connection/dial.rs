@@ -39,7 +39,7 @@ impl Dialer {
         Self {
             terms: SessionTerms {
                 settings,
-                max_read_only: config.max_read_only(),
+                max_read_only: config.max_read_only,
             },
             config,
             with_roots: OnceCell::new(),
@@ -68,7 +68,7 @@ impl Dialer {
     /// # Cancel safety
     /// May be dropped at any point.
     pub(crate) async fn open(&self, autocommit: Autocommit) -> Result<Arc<Session>, ConnectError> {
-        let limit = self.config.connect_timeout();
+        let limit = self.config.connect_timeout;
         if self.has_reached() {
             return self.dial(autocommit, limit).await;
         }
@@ -130,7 +130,7 @@ impl Dialer {
     async fn dial(&self, autocommit: Autocommit, limit: Duration) -> Result<Arc<Session>, ConnectError> {
         let Turn::Dial(attempt) = self.limiter.turn(|| None::<Infallible>).await?;
         // The last dial before the time is up may have too little of it. Then why the one before it failed says more.
-        let earlier = self.limiter.failure().filter(|_| limit < self.config.connect_timeout());
+        let earlier = self.limiter.failure().filter(|_| limit < self.config.connect_timeout);
         let opened = self.open_once(autocommit, limit).await;
         let failure = match opened {
             Ok(session) => {
@@ -156,7 +156,7 @@ impl Dialer {
         }
         let config = self.config_with_roots().await.map_err(SqlError::Setup)?;
         let for_now = config.options_now(limit).await.map_err(SqlError::Setup)?;
-        let options = self.config.options();
+        let options = &self.config.options;
         let tcp = options.get_socket().is_none() && !self.has_reached();
         let non_mysql = async {
             match tcp {
@@ -186,7 +186,7 @@ impl Dialer {
     /// The driver's errors do not say which file of a certificate cannot be used: one that is missing looks like a server
     /// that is not there.
     async fn check_files(&self) -> Result<(), SqlError> {
-        match self.config.tls() {
+        match &self.config.tls {
             Some(tls) => tls.check().await.map_err(SqlError::Setup),
             None => Ok(()),
         }
@@ -195,7 +195,7 @@ impl Dialer {
     /// The driver reads the roots of the operating system anew for each connection, and blocks its thread meanwhile. So it
     /// gets them from us.
     async fn config_with_roots(&self) -> Result<&MySqlConfig> {
-        let Some(tls) = self.config.tls() else {
+        let Some(tls) = &self.config.tls else {
             return Ok(&self.config);
         };
         if tls.ca().is_some() {
@@ -208,7 +208,7 @@ impl Dialer {
     /// The error that names the wrong certificate, if one is wrong.
     fn tls_fault(&self, error: &io::Error) -> Option<Error> {
         let server = format!("the MySQL server at {}", self.config.address());
-        let fault = self.config.tls().cloned().unwrap_or_default().fault(error, &server)?;
+        let fault = self.config.tls.clone().unwrap_or_default().fault(error, &server)?;
         Some(fault.not_executed())
     }
 

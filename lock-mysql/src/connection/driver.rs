@@ -1,12 +1,11 @@
 //! Statements on the driver's own connection, and how it is made.
 
-use std::any::Any;
 use std::future::Future;
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::{FutureExt, TryStreamExt};
+use futures_util::TryStreamExt;
+use lock_kit::panics::catch;
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection};
 use sqlx::{AssertSqlSafe, ConnectOptions, Either};
 use tokio::sync::oneshot;
@@ -119,15 +118,7 @@ pub(super) async fn execute_into(
 
 /// A panic of the driver's, which garbage from a server can cause, is an error like any other that ends a connection.
 async fn without_panic<T>(driver: impl Future<Output = Result<T, SqlError>>) -> Result<T, SqlError> {
-    AssertUnwindSafe(driver)
-        .catch_unwind()
+    catch(driver)
         .await
-        .unwrap_or_else(|panic| Err(SqlError::Panicked(text(&*panic).to_owned())))
-}
-
-/// The message of a panic.
-fn text(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("no text")
+        .unwrap_or_else(|panic| Err(SqlError::Panicked(panic)))
 }

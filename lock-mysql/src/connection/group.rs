@@ -190,7 +190,7 @@ impl ConnectionGroup {
         };
         let members = self.0.members.lock().clone();
         for member in members.into_iter().filter(|member| member.silent_for().is_zero()) {
-            let (group, limit) = (self.clone(), self.0.dialer.config().response_timeout());
+            let (group, limit) = (self.clone(), self.0.dialer.config().response_timeout);
             runtime.spawn(async move {
                 let ping = Job::Statement("DO 0".to_owned());
                 // If it fails, the group forgets the connection.
@@ -221,7 +221,7 @@ impl Shared {
         if members.len() < self.most {
             return Usable::Slow(best);
         }
-        let limit = self.dialer.config().response_timeout();
+        let limit = self.dialer.config().response_timeout;
         if let Some(lost) = members.iter().position(|member| member.silent_for() >= limit) {
             members.remove(lost).session.abort();
             let rest = members.first().cloned();

@@ -132,7 +132,7 @@ impl Pool {
             return Err(exhausted);
         }
         request.note_unreachable(exhausted.clone());
-        let limit = self.dialer.config().connect_timeout();
+        let limit = self.dialer.config().connect_timeout;
         tokio::select! {
             biased;
             permit = timeout(limit, self.permits.take()) => permit.map_err(|_| exhausted),

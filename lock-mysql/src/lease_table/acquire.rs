@@ -1,28 +1,25 @@
 //! Acquiring: one request that takes the name or says how long it stays taken.
 
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use lock_core::backend::{AcquireRequest, Attempt, Busy, Mode, SentAt};
 use lock_core::{Error, ErrorKind, LockName, Result};
+use lock_kit::lease_rows::LeaseHold;
 use lock_kit::pacing::Wakes;
-use tokio::time::{sleep, timeout};
+use lock_kit::requests::note_silence;
+use tokio::time::sleep;
 
 use super::Shared;
-use super::hold::LeaseHold;
 use super::sleeper::Awaited;
 use crate::connection::Member;
-use crate::error::SqlError;
+use crate::error::{SqlError, silent};
 use crate::protocol::lease_table::sharing::{Sharing, shared};
 use crate::protocol::lease_table::{Acquired, LeaseTerms, Mark, Taken, acquired, granted, holder};
 use crate::protocol::{Job, JobDone};
 
 /// The most repetitions of a statement that failed for reasons which a repetition cures.
 const MAX_RETRIES: u32 = 20;
-
-/// If a question has no answer for so long, the server counts as silent.
-const SILENT_AFTER: Duration = Duration::from_millis(1500);
 
 /// The server's decision.
 enum Asked {
@@ -48,7 +45,7 @@ impl Shared {
                 true => self.sleeper(),
                 false => Awaited::No,
             };
-            let (taken, label) = match self.ask_and_watch(request, sleeper).await? {
+            let (taken, label) = match note_silence(request, self.ask_on(request, sleeper), silent).await? {
                 Asked::Granted(attempt) => return Ok(attempt),
                 Asked::Taken(taken, label) => (taken, label),
             };
@@ -85,18 +82,6 @@ impl Shared {
         }
     }
 
-    /// Asks, and reports it if the server falls silent while the request waits.
-    async fn ask_and_watch(self: &Arc<Self>, request: &AcquireRequest, sleeper: Awaited) -> Result<Asked> {
-        let mut asking = pin!(self.ask_on(request, sleeper));
-        if let Ok(asked) = timeout(SILENT_AFTER, &mut asking).await {
-            return asked;
-        }
-        if request.last_busy().is_some() {
-            request.note_unreachable(SqlError::TimedOut(SILENT_AFTER).into_lock_error());
-        }
-        asking.await
-    }
-
     /// Asks until the server decides.
     async fn ask_on(self: &Arc<Self>, request: &AcquireRequest, sleeper: Awaited) -> Result<Asked> {
         let sharing = Sharing::of(request.mode())?;
@@ -128,7 +113,7 @@ impl Shared {
                         self.stop_waiting(request.name(), request.holder());
                         self.clean_up_if_due();
                         let armed = request.lease().arm(sent, terms.ttl)?;
-                        let hold = LeaseHold::new(self, request, &terms, token);
+                        let hold = LeaseHold::new(self, request, token, terms.reserved(token));
                         return Ok(Asked::Granted(Attempt::Granted(Arc::new(hold), armed)));
                     }
                     Acquired::Taken(taken) => return Ok(Asked::Taken(taken, label)),
@@ -236,7 +221,7 @@ impl Shared {
     async fn send(&self, request: &AcquireRequest, member: &Member, job: Job) -> Result<JobDone, SqlError> {
         let in_flight = self.claims.sending(request.holder(), member.session().clone());
         request.sending();
-        let limit = Some(self.config.response_timeout());
+        let limit = Some(self.config.response_timeout);
         let answer = self.run_job(&self.asking, member, job, limit).await;
         // A member that had ended before did not send the job.
         if answer

@@ -58,7 +58,7 @@ impl Shared {
     }
 
     /// Ends a hold and retires its holder id. Returns whether it was there.
-    pub(super) async fn release(
+    pub(super) async fn release_exclusive(
         self: &Arc<Self>,
         name: &LockName,
         holder: HolderId,
@@ -115,7 +115,7 @@ impl Shared {
     async fn end(&self, session: &Session) -> Result<()> {
         session.abort();
         let run = async |sql| Ok(self.keep_on(Job::Statement(sql), self.limit()).await?.result);
-        end_connection(session.identity(), self.config.response_timeout(), run).await?;
+        end_connection(session.identity(), self.config.response_timeout, run).await?;
         Ok(())
     }
 }

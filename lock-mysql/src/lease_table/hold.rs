@@ -1,227 +1,75 @@
-//! A hold: renew, release, downgrade, pass.
+//! The statements of a hold: renew, release, downgrade, raise.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
-use lock_core::backend::{
-    AcquireRequest, Hold, HolderId, Lease, Mode, ReleaseOptions, ReleaseOutcome, Renewal, SentAt,
-};
-use lock_core::{Error, ErrorKind, FencingToken, HoldState, LockName, Result};
-use lock_kit::locked_rows::PAUSES;
-use parking_lot::Mutex;
-use tokio::time::sleep;
+use lock_core::backend::{Mode, SentAt};
+use lock_core::{FencingToken, Result};
+use lock_kit::downgrades::Downgrades;
+use lock_kit::lease_rows::{Held, LeaseRows, Renewed};
+use lock_kit::locked_rows::LockedRows;
 
 use super::{Shared, lock_error};
 use crate::error::RequestError;
-use crate::protocol::lease_table::LeaseTerms;
-use crate::protocol::lease_table::sharing::raised;
+use crate::protocol::lease_table::sharing::{downgraded, raised};
 use crate::protocol::{HoldRenewal, Job};
 
-pub(super) struct LeaseHold {
-    pub(super) shared: Arc<Shared>,
-    pub(super) name: LockName,
-    pub(super) holder: HolderId,
-    pub(super) token: FencingToken,
-    /// The number of tokens that are left, its own included.
-    reserved: u32,
-    is_permit: bool,
-    pub(super) lease: Lease,
-    form: Mutex<Form>,
-}
-
-/// The tables' record of a hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
-    /// In the name's row.
-    Exclusive,
-    /// In the table of those who share names.
-    Sharing,
-    /// In one of them: it is being downgraded.
-    Either,
-}
-
-#[async_trait]
-impl Hold for LeaseHold {
-    fn token(&self) -> FencingToken {
-        self.token
+impl LeaseRows for Shared {
+    fn locked_rows(&self) -> &LockedRows {
+        &self.locked_rows
     }
 
-    async fn renew(&self, ttl: Duration) -> Result<Renewal> {
-        self.try_renew(ttl).await.map_err(|error| error.with_name(&self.name))
+    fn downgrades(&self) -> &Downgrades {
+        &self.downgrades
     }
 
-    async fn release(&self, how: ReleaseOptions) -> Result<ReleaseOutcome> {
-        let released = match self.form() {
-            Form::Exclusive => self.shared.release(&self.name, self.holder, how.keep_for).await,
-            Form::Sharing | Form::Either => {
-                let shared = &self.shared;
-                shared.release_shared(&self.name, self.holder, self.is_permit).await
-            }
-        };
-        match released {
-            Ok(true) => Ok(ReleaseOutcome::Released),
-            Ok(false) => Ok(ReleaseOutcome::AlreadyLost),
-            Err(error) => Err(error.with_name(&self.name)),
-        }
-    }
-
-    async fn downgrade(&self, ttl: Duration) -> Result<Renewal> {
-        self.try_downgrade(ttl)
-            .await
-            .map_err(|error| error.with_name(&self.name))
-    }
-
-    async fn raise_token(&self, token: FencingToken) -> Result<()> {
-        self.try_raise(token).await.map_err(|error| error.with_name(&self.name))
-    }
-
-    fn pass(&self, next: &Lease) -> Option<Arc<dyn Hold>> {
-        if self.form() != Form::Exclusive {
-            return None;
-        }
-        let reserved = self.reserved.checked_sub(1).filter(|left| *left > 0)?;
-        let token = FencingToken::new(self.token.as_u64() + 1)?;
-        Some(Arc::new(Self {
-            shared: self.shared.clone(),
-            name: self.name.clone(),
-            holder: self.holder,
-            token,
-            reserved,
-            is_permit: false,
-            lease: next.clone(),
-            form: Mutex::new(Form::Exclusive),
-        }))
-    }
-}
-
-impl LeaseHold {
-    pub(super) fn new(shared: &Arc<Shared>, request: &AcquireRequest, terms: &LeaseTerms, token: FencingToken) -> Self {
-        let is_exclusive = request.mode() == Mode::Exclusive;
-        let (reserved, form) = match is_exclusive {
-            true => (terms.reserved(token), Form::Exclusive),
-            false => (1, Form::Sharing),
-        };
-        Self {
-            shared: shared.clone(),
-            name: request.name().clone(),
-            holder: request.holder(),
-            token,
-            reserved,
-            is_permit: matches!(request.mode(), Mode::Permits(_)),
-            lease: request.lease().clone(),
-            form: Mutex::new(form),
-        }
-    }
-
-    fn form(&self) -> Form {
-        *self.form.lock()
-    }
-
-    pub(super) fn set_form(&self, form: Form) {
-        *self.form.lock() = form;
-    }
-
-    async fn try_renew(&self, ttl: Duration) -> Result<Renewal> {
-        // The server keeps the hold a little longer than the lease lasts. A renewal must not revive the lease.
-        if matches!(self.lease.state(), HoldState::Lost(_)) {
-            return Ok(Renewal::Lost);
-        }
-        let renewed = match self.form() {
-            Form::Exclusive => self.renew_as(ttl, false).await?,
-            Form::Sharing => self.renew_as(ttl, true).await?,
-            // A downgrade that is under way ends the exclusive hold, and not the other way round.
-            Form::Either => match self.renew_as(ttl, false).await? {
-                None => self.renew_as(ttl, true).await?,
-                renewed => renewed,
-            },
-        };
-        Ok(match renewed {
-            Some(sent) => Renewal::Renewed(self.lease.arm(sent, ttl)?),
-            None => Renewal::Lost,
-        })
-    }
-
-    /// Renews one of the two kinds of holds, and returns when that was sent; `None` if it was not there.
-    async fn renew_as(&self, ttl: Duration, is_shared: bool) -> Result<Option<SentAt>> {
-        let (shared, locked_rows) = (&self.shared, &self.shared.locked_rows);
-        shared.keeping.open_in_background();
-        let is_locked = locked_rows.contains(&self.name);
+    /// Never waits at the server: what is sent over the same connection would wait behind it, for a second at least.
+    async fn renew(self: &Arc<Self>, held: &Held, ttl: Duration, is_shared: bool) -> Result<Renewed> {
+        self.keeping.open_in_background();
         let renewal = HoldRenewal {
-            name: self.name.clone(),
-            holder: self.holder,
+            name: held.name.clone(),
+            holder: held.holder,
             ttl,
             is_shared,
-            is_alone: is_locked,
+            is_alone: self.locked_rows.contains(&held.name),
         };
-        let job = Job::Renew(shared.statements.clone(), renewal);
-        // Renewals never wait at the server: what is sent over the same connection would wait behind them, for a second at least.
-        let mut pauses = match is_locked {
-            true => [].iter(),
-            false => PAUSES.iter(),
-        };
-        loop {
-            // The caller decides how long to wait.
-            match shared.keep_on(job.clone(), None).await {
-                Ok(done) => {
-                    if is_locked {
-                        locked_rows.remove(&self.name);
-                    }
-                    return Ok((done.result.matched > 0).then_some(done.sent));
-                }
-                Err(RequestError::Sql(error)) if error.is_busy() => {
-                    let Some(pause) = pauses.next() else {
-                        locked_rows.insert(&self.name);
-                        return Err(error.into_lock_error());
-                    };
-                    sleep(Duration::from_millis(*pause)).await;
-                }
-                // The hold went with its table, which the next acquire makes anew.
-                Err(RequestError::Sql(error)) if error.is_missing_table() => return Ok(None),
-                Err(error) => return Err(error.into_lock_error()),
-            }
+        match self.keep_on(Job::Renew(self.statements.clone(), renewal), None).await {
+            Ok(done) if done.result.matched > 0 => Ok(Renewed::At(done.sent)),
+            Ok(_) => Ok(Renewed::Lost),
+            Err(RequestError::Sql(error)) if error.is_busy() => Ok(Renewed::Locked(error.into_lock_error())),
+            // The hold went with its table, which the next acquire makes anew.
+            Err(RequestError::Sql(error)) if error.is_missing_table() => Ok(Renewed::Lost),
+            Err(error) => Err(error.into_lock_error()),
         }
     }
 
-    async fn try_raise(&self, token: FencingToken) -> Result<()> {
-        let statements = &self.shared.statements;
-        let is_exclusive = self.form() == Form::Exclusive;
-        let job = match is_exclusive {
-            true => Job::Statement(statements.raise(&self.name, self.holder, token)),
-            false => Job::Transaction(statements.raise_shared(&self.name, self.holder, token).into()),
+    async fn release(self: &Arc<Self>, held: &Held, may_share: bool, keep_for: Option<Duration>) -> Result<bool> {
+        let is_permit = matches!(held.mode, Mode::Permits(_));
+        match may_share {
+            true => self.release_shared(&held.name, held.holder, is_permit).await,
+            false => self.release_exclusive(&held.name, held.holder, keep_for).await,
+        }
+    }
+
+    async fn downgrade(self: &Arc<Self>, held: &Held, ttl: Duration) -> Result<Option<SentAt>> {
+        let statements = self.statements.downgrade(&held.name, held.holder, held.token, ttl);
+        let done = self.keep_on(Job::Transaction(statements), self.limit()).await;
+        let done = done.map_err(lock_error)?;
+        Ok(downgraded(&done.result).then_some(done.sent))
+    }
+
+    async fn raise(self: &Arc<Self>, held: &Held, token: FencingToken, is_shared: bool) -> Result<bool> {
+        let statements = &self.statements;
+        let job = match is_shared {
+            true => Job::Transaction(statements.raise_shared(&held.name, held.holder, token).into()),
+            false => Job::Statement(statements.raise(&held.name, held.holder, token)),
         };
-        let is_raised = match self.shared.keep_on(job, self.shared.limit()).await {
-            Ok(done) if is_exclusive => done.result.matched > 0,
-            Ok(done) => raised(&done.result),
+        match self.keep_on(job, self.limit()).await {
+            Ok(done) if is_shared => Ok(raised(&done.result)),
+            Ok(done) => Ok(done.result.matched > 0),
             // The hold went with its table.
-            Err(RequestError::Sql(error)) if error.is_missing_table() => false,
-            Err(error) => return Err(lock_error(error)),
-        };
-        match is_raised {
-            true => Ok(()),
-            false => Err(Error::new(
-                ErrorKind::Lost,
-                "the hold has ended, so its token was not raised",
-            )),
+            Err(RequestError::Sql(error)) if error.is_missing_table() => Ok(false),
+            Err(error) => Err(lock_error(error)),
         }
-    }
-}
-
-impl Drop for LeaseHold {
-    fn drop(&mut self) {
-        if self.form() != Form::Exclusive {
-            self.shared.downgrades.remove(self.holder);
-        }
-    }
-}
-
-impl fmt::Debug for LeaseHold {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LeaseHold")
-            .field("name", &self.name)
-            .field("holder", &self.holder)
-            .field("token", &self.token)
-            .finish_non_exhaustive()
     }
 }

@@ -132,7 +132,7 @@ impl Running {
         };
         // From 1 to 2^63 - 1, as the column takes it.
         let number = rand::random_range(1..=u64::MAX >> 1);
-        let limit = shared.config.response_timeout();
+        let limit = shared.config.response_timeout;
         let Ok(session) = shared.dialer.open(Autocommit::On).await else {
             return shared.sleeper.0.lock().pause_until = Some(Instant::now() + PAUSE);
         };

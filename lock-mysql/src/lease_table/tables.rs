@@ -37,10 +37,10 @@ impl Shared {
     /// by which a crash loses leases are [refused](crate::Checks::Refuse).
     pub(super) async fn prepare(&self, group: &ConnectionGroup, member: &Member) -> Result<()> {
         self.check_clock(group, member).await?;
-        let tables = lease_tables(self.config.table());
-        let prepared = probe::prepare_tables(&tables, member.session(), self.config.response_timeout()).await;
+        let tables = lease_tables(&self.config.table);
+        let prepared = probe::prepare_tables(&tables, member.session(), self.config.response_timeout).await;
         prepared.map_err(RequestError::into_lock_error)?;
-        let limit = self.config.response_timeout();
+        let limit = self.config.response_timeout;
         let checked = probe::check_durability(&self.config, member.session(), limit).await;
         self.set_survives_crash(checked.map_err(RequestError::into_lock_error)?);
         self.set_prepared(true);

@@ -1,3 +1,5 @@
+use lock_core::ErrorKind;
+
 use super::error::is_conflict_number;
 use super::*;
 

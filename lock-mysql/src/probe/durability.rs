@@ -3,7 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use lock_core::{Error, ErrorKind, Result, Verdict};
+use lock_core::{Result, Verdict};
+use lock_kit::guarantees::left_unread;
 
 use super::variables;
 use crate::config::{Checks, MySqlConfig};
@@ -18,31 +19,21 @@ const VARIABLES: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN \
 /// Warns of settings by which a crash loses leases, or refuses them. Returns whether leases survive a crash.
 ///
 /// # Errors
-/// [`ErrorKind::Misconfigured`] where they are refused.
+/// [`Misconfigured`](lock_core::ErrorKind::Misconfigured) where they are refused.
 pub(crate) async fn check_durability(
     config: &MySqlConfig,
     session: &Session,
     limit: Duration,
 ) -> Result<Verdict, RequestError> {
-    if config.checks() == Checks::Off {
-        return Ok(Verdict::unknown(
-            "checks=off leaves the settings unread",
-            "leave checks=off out",
-        ));
+    if config.checks == Checks::Off {
+        return Ok(left_unread());
     }
     let answer = session.run(VARIABLES.to_owned(), None, limit).await?;
     let rows = answer.results.first().ok_or(SqlError::UnexpectedAnswer("variables"))?;
     let variables = variables(&rows.rows)?;
     let findings = findings(&variables);
-    let server = config.address();
-    if config.checks() == Checks::Refuse && !findings.is_empty() {
-        let findings: Vec<_> = findings.iter().map(Finding::to_string).collect();
-        let message = format!("the MySQL server at {server} can lose locks: {}", findings.join("; "));
-        return Err(Error::new(ErrorKind::Misconfigured, message).into());
-    }
-    for finding in &findings {
-        tracing::warn!(target: "polylock", server = %server, "this MySQL server can lose locks: {finding}");
-    }
+    let said: Vec<_> = findings.iter().map(Finding::to_string).collect();
+    config.checks.apply("MySQL server", &config.address(), &said)?;
     Ok(survives_crash(&variables, &findings))
 }
 

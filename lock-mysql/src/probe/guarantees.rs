@@ -1,6 +1,7 @@
 //! The guarantees of each strategy.
 
 use lock_core::{Guarantee, Verdict};
+use lock_kit::guarantees::{lease_rows_keep, unheard_of, unread};
 
 /// A row lock is an open transaction of one server.
 pub(crate) fn row_locks_keep(guarantee: Guarantee) -> Verdict {
@@ -22,28 +23,17 @@ pub(crate) fn row_locks_keep(guarantee: Guarantee) -> Verdict {
 /// `survives_crash`: as the server's settings said, if they were read.
 pub(crate) fn leases_keep(guarantee: Guarantee, survives_crash: Option<&Verdict>) -> Verdict {
     match guarantee {
-        Guarantee::ServerCrash => survives_crash
-            .cloned()
-            .unwrap_or_else(|| Verdict::unknown("the settings were not read yet", "connect")),
+        Guarantee::ServerCrash => survives_crash.cloned().unwrap_or_else(unread),
         Guarantee::Failover => Verdict::unknown(
             "nothing shows which replica is promoted, and whether each commit waits for it",
             "have commits wait for every replica that may be promoted",
-        ),
-        Guarantee::Partition => Verdict::no(
-            "a primary that is cut off may go on granting",
-            "use a quorum, or ZooKeeper with heartbeat=write",
         ),
         Guarantee::ClockStep => Verdict::no(
             "the server's wall clock ends leases",
             "keep its clock by slewing and leave this guarantee out, or use row locks",
         ),
-        Guarantee::ConnectionLoss | Guarantee::NoEviction => Verdict::Yes,
-        _ => unheard_of(),
+        _ => lease_rows_keep(guarantee),
     }
-}
-
-fn unheard_of() -> Verdict {
-    Verdict::unknown("this version of the backend does not know it", "update polylock")
 }
 
 #[cfg(test)]

@@ -1,25 +1,22 @@
 //! Names with a hold, page by page, in the order of the primary key.
 
+use lock_core::Result;
 use lock_core::backend::{ListFrom, ListPage};
-use lock_core::{LockName, Result};
+use lock_kit::list;
 use sqlx::mysql::MySqlRow;
 
 use super::column;
 use crate::error::SqlError;
 use crate::names::hex;
 
-/// Greater than all bytes of a name, which is UTF-8.
-const PAST_UTF8: u8 = 0xff;
-
 /// A statement that looks at so many names, and whether `is_used` is true of each. It goes on after the last one of them, so that
 /// names that are free cost a page no more than others.
 pub(crate) fn statement(table: &str, is_used: &str, from: &ListFrom, at_most: usize) -> String {
-    let prefix = from.name_prefix().as_bytes();
     let begin = match from.after() {
         Some(after) => format!("`name`>{}", hex(after.as_bytes())),
-        None => format!("`name`>={}", hex(prefix)),
+        None => format!("`name`>={}", hex(from.name_prefix().as_bytes())),
     };
-    let end = hex(&[prefix, &[PAST_UTF8]].concat());
+    let end = hex(&list::past(from.name_prefix()));
     format!(
         "SELECT `name`,CAST({is_used} AS SIGNED) FROM `{table}` l WHERE {begin} AND `name`<{end} \
          ORDER BY `name` LIMIT {at_most}"
@@ -28,30 +25,12 @@ pub(crate) fn statement(table: &str, is_used: &str, from: &ListFrom, at_most: us
 
 /// The page that these rows make.
 pub(crate) fn page(rows: &[MySqlRow], from: &ListFrom, at_most: usize) -> Result<ListPage> {
-    let mut names = Vec::new();
-    let mut last = None;
-    for row in rows {
-        let (name, is_used) = read(row).map_err(SqlError::into_lock_error)?;
-        // A row that is not a valid name was made by somebody else.
-        if is_used && let Ok(name) = LockName::new(&name) {
-            names.push(name);
-        }
-        last = Some(name);
-    }
-    let is_full = rows.len() >= at_most;
-    Ok(ListPage::new(
-        names,
-        last.filter(|_| is_full).map(|last| from.go_on_after(last)),
-    ))
+    list::page(rows.iter().map(read), from, at_most).map_err(SqlError::into_lock_error)
 }
 
-fn read(row: &MySqlRow) -> Result<(String, bool), SqlError> {
-    let name: Vec<u8> = column(row, 0, "name")?;
+fn read(row: &MySqlRow) -> Result<(Vec<u8>, bool), SqlError> {
     let is_used: Option<i64> = column(row, 1, "state of a row")?;
-    Ok((
-        String::from_utf8_lossy(&name).into_owned(),
-        is_used.is_some_and(|used| used != 0),
-    ))
+    Ok((column(row, 0, "name")?, is_used.is_some_and(|used| used != 0)))
 }
 
 #[cfg(test)]

@@ -47,7 +47,6 @@ impl PostgresConfig {
 
     /// Sets after which silence the server ends a session of [`Strategy::Session`] and frees its locks. This is the shortest TTL. From
     /// 100 ms to 1 h. Defaults to [`DEFAULT_SESSION_TIMEOUT`](Self::DEFAULT_SESSION_TIMEOUT).
-    #[must_use]
     pub fn with_session_timeout(mut self, timeout: Duration) -> Self {
         self.sessions.timeout = timeout;
         self
@@ -56,7 +55,6 @@ impl PostgresConfig {
     /// Sets for how long a server that was started or promoted grants nothing with [`Strategy::Session`]. Its sessions ended with the
     /// old server, but a client that is cut off counts on its session timeout. Choose the longest session timeout of all
     /// processes. From zero, for none, to 24 h. Defaults to the [session timeout](Self::with_session_timeout).
-    #[must_use]
     pub fn with_restart_delay(mut self, delay: Duration) -> Self {
         self.sessions.restart_delay = Some(delay);
         self
@@ -65,7 +63,6 @@ impl PostgresConfig {
     /// Sets how many names this backend may hold or ask for at a time with [`Strategy::Session`]. Each takes an entry of the server's
     /// table of locks. If one client fills it, nobody can connect to the server any more. Defaults to a tenth of the table:
     /// `max_locks_per_transaction * (max_connections + max_prepared_transactions) / 10`.
-    #[must_use]
     pub fn with_max_holds(mut self, most: usize) -> Self {
         self.sessions.max_holds = Some(most);
         self
@@ -74,7 +71,6 @@ impl PostgresConfig {
     /// Sets how many connections this backend may have for locks with [`Strategy::Session`]: one that carries holds, and one for each
     /// name that is waited for, or that is held after a wait. If all are taken, waiters ask again and again. At least 2. Defaults to
     /// [`DEFAULT_MAX_CONNECTIONS`](Self::DEFAULT_MAX_CONNECTIONS).
-    #[must_use]
     pub fn with_max_connections(mut self, most: usize) -> Self {
         self.sessions.max_connections = most;
         self

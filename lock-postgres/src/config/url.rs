@@ -1,7 +1,9 @@
 //! A configuration from a URL.
 
 use lock_core::Result;
-use lock_kit::url::{ENCODE, PasswordParameters, check_encoded, choice, duration, not_encoded, unknown_parameter};
+use lock_kit::url::{
+    ENCODE, PasswordParameters, check_encoded, choice, duration, not_encoded, number, unknown_parameter,
+};
 use lock_tls::TlsParameters;
 use percent_encoding::percent_decode_str;
 use url::Url;
@@ -111,8 +113,8 @@ impl PostgresConfig {
             "retention" => self.with_retention(duration(key, value)?),
             "session_timeout" => self.with_session_timeout(duration(key, value)?),
             "restart_delay" => self.with_restart_delay(duration(key, value)?),
-            "max_holds" => self.with_max_holds(count(key, value)?),
-            "max_connections" => self.with_max_connections(count(key, value)?),
+            "max_holds" => self.with_max_holds(number(key, value)?),
+            "max_connections" => self.with_max_connections(number(key, value)?),
             "checks" => self.with_checks(choice(key, value, &Checks::VALUES)?),
             "socket" => {
                 let port = match self.hosts.as_slice() {
@@ -148,12 +150,6 @@ fn host(text: &str) -> Result<Host> {
             .map_err(|_| misconfigured(format!("a port in the URL is no number from 0 to 65535; {ENCODE}")))?,
     };
     Ok(Host::Tcp(decoded(host)?, port))
-}
-
-fn count(key: &str, value: &str) -> Result<usize> {
-    value
-        .parse()
-        .map_err(|_| misconfigured(format!("{key} in the URL is no whole number")))
 }
 
 fn decoded(text: &str) -> Result<String> {

@@ -130,23 +130,16 @@ impl Dialer {
                 return Err(Error::new(ErrorKind::Misconfigured, "there are no Unix sockets here").not_executed());
             }
         };
-        let has_options = match set_up.as_ref().and_then(|set_up| set_up.options.as_ref()) {
-            Some(text) => {
-                options.options(text);
-                true
-            }
-            None => false,
-        };
+        let has_options = set_up.as_ref().is_some_and(|set_up| set_up.options.is_some());
+        if let Some(text) = set_up.as_ref().and_then(|set_up| set_up.options.as_ref()) {
+            options.options(text);
+        }
         let address = host.to_string();
         let connected = match &self.config.tls {
             Some(tls) => {
                 options.ssl_mode(SslMode::Require);
-                let server = format!("the PostgreSQL server at {address}");
-                let handshakes = Handshakes {
-                    tls: tls.clone(),
-                    server,
-                };
-                let connected = options.connect(handshakes).await;
+                let (tls, server) = (tls.clone(), format!("the PostgreSQL server at {address}"));
+                let connected = options.connect(Handshakes { tls, server }).await;
                 connected.map(|(client, driver)| Connection::spawn(client, driver, on_call))
             }
             None => {
@@ -207,10 +200,8 @@ impl Dialer {
         self.has_reached.store(true, Ordering::Relaxed);
         connection.round_trip = asked.elapsed();
         connection.probe = Probe::read(&answer).map_err(SqlError::into_lock_error)?;
-        connection
-            .probe
-            .check(&self.config, address)
-            .map_err(Error::not_executed)?;
+        let checked = connection.probe.check(&self.config, address);
+        checked.map_err(Error::not_executed)?;
         connection.answer_to_set_up = answer;
         connection.was_used = AtomicBool::new(false);
         Ok(Arc::new(connection))

@@ -1,5 +1,7 @@
 //! What the server's codes mean.
 
+use lock_core::ErrorKind;
+
 /// Why the server refused a statement or ended a connection, by its code. What a caller should do about it depends on whose statement it
 /// was: [`lock_error`](super::SqlError::into_lock_error) says it of a lock, [`fence::error`](crate::fence::error) of a user's transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +63,18 @@ impl Cause {
             code if code.starts_with("53") || code.starts_with("58") => Self::NoRoom,
             code if code.starts_with("08") => Self::Broken,
             _ => Self::Other,
+        }
+    }
+
+    /// The kind of the error for the caller of a lock.
+    pub(crate) fn kind(self) -> ErrorKind {
+        match self {
+            Self::Login | Self::Denied => ErrorKind::Denied,
+            Self::NoDatabase | Self::NoSchema | Self::NoTable | Self::OtherColumns | Self::Forbidden | Self::Pooler => {
+                ErrorKind::Misconfigured
+            }
+            Self::TokensUsedUp | Self::FailedBefore | Self::Other => ErrorKind::Unexpected,
+            _ => ErrorKind::Unavailable,
         }
     }
 }

@@ -3,73 +3,49 @@
 use std::borrow::Cow;
 
 use lock_core::{Error, ErrorKind};
+use lock_kit::fence::{Obstacle, not_entered};
 
 use crate::error::Cause;
 
 /// The error of a fence in this table.
 pub(crate) fn of_fence(error: tokio_postgres::Error, table: &str, resource: &str) -> Error {
-    let of_table = match cause(&error) {
-        Some(Cause::NoTable | Cause::NoSchema) => Some((
-            ErrorKind::Misconfigured,
-            format!("the table {table} is missing: run the SQL of lock_postgres::schema::fences"),
-        )),
-        Some(Cause::OtherColumns) => Some((
-            ErrorKind::Misconfigured,
-            format!("the table {table} has other columns: drop it, or name another with Fence::in_table"),
-        )),
-        Some(Cause::Denied) => Some((
-            ErrorKind::Denied,
-            format!(
-                "grant the PostgreSQL user SELECT, INSERT and UPDATE on the table {table}, and USAGE on its schema"
-            ),
-        )),
-        Some(Cause::Locked | Cause::Cancelled) => Some((
-            ErrorKind::Unavailable,
-            "another transaction has entered and did not end in time: run the transaction again".to_owned(),
-        )),
-        Some(Cause::OldSnapshot) => Some((
-            ErrorKind::Unavailable,
-            "another holder has entered since this transaction began: run the transaction again".to_owned(),
-        )),
-        _ => None,
+    const SNAPSHOT: &str = "another holder has entered since this transaction began: run the transaction again";
+    let obstacle = match cause(&error) {
+        Some(Cause::NoTable | Cause::NoSchema) => Obstacle::NoTable("run the SQL of lock_postgres::schema::fences"),
+        Some(Cause::OtherColumns) => Obstacle::OtherColumns,
+        Some(Cause::Denied) => Obstacle::Denied(", and USAGE on its schema"),
+        Some(Cause::Locked | Cause::Cancelled) => Obstacle::Occupied,
+        Some(Cause::OldSnapshot) => return not_entered(resource, (ErrorKind::Unavailable, SNAPSHOT), error),
+        _ => return not_entered(resource, meaning(&error), error),
     };
-    let (kind, problem) = of_table.map_or_else(|| meaning(&error), |(kind, problem)| (kind, problem.into()));
-    let message = format!("the fence of {resource:?} cannot be entered: {problem}");
-    Error::new(kind, message).with_source(error)
+    not_entered(resource, obstacle.advice("PostgreSQL", table), error)
 }
 
 /// What may be wrong with any statement in a transaction, and what to do.
 pub(crate) fn meaning(error: &tokio_postgres::Error) -> (ErrorKind, Cow<'static, str>) {
-    let (kind, problem) = match cause(error) {
-        None => (
-            ErrorKind::Unavailable,
-            "the connection to the PostgreSQL server broke: run the transaction again",
-        ),
-        Some(Cause::Deadlock) => (
-            ErrorKind::Unavailable,
-            "PostgreSQL ended a deadlock: run the transaction again",
-        ),
-        Some(Cause::ReadOnly) => (
-            ErrorKind::Misconfigured,
-            "the transaction cannot write: begin it READ WRITE, on the primary",
-        ),
-        Some(Cause::FailedBefore) => (
-            ErrorKind::Misconfigured,
-            "a statement of this transaction failed before: roll back",
-        ),
-        Some(Cause::NoMemory) => (
-            ErrorKind::Unavailable,
-            "the PostgreSQL server has no room for another lock: raise max_locks_per_transaction there",
-        ),
-        Some(Cause::NoRoom) => (
-            ErrorKind::Unavailable,
-            "the PostgreSQL server has no memory or disk left: see its log",
-        ),
-        Some(Cause::Starting | Cause::Ended | Cause::Broken) => (
-            ErrorKind::Unavailable,
-            "the PostgreSQL server ended the connection: run the transaction again",
-        ),
-        Some(_) => (ErrorKind::Unexpected, "the PostgreSQL server refuses the statement"),
+    let cause = cause(error);
+    let problem = match cause {
+        None => "the connection to the PostgreSQL server broke: run the transaction again",
+        Some(Cause::Deadlock) => "PostgreSQL ended a deadlock: run the transaction again",
+        Some(Cause::ReadOnly) => "the transaction cannot write: begin it READ WRITE, on the primary",
+        Some(Cause::FailedBefore) => "a statement of this transaction failed before: roll back",
+        Some(Cause::NoMemory) => {
+            "the PostgreSQL server has no room for another lock: raise max_locks_per_transaction there"
+        }
+        Some(Cause::NoRoom) => "the PostgreSQL server has no memory or disk left: see its log",
+        Some(Cause::Starting | Cause::Ended | Cause::Broken) => {
+            "the PostgreSQL server ended the connection: run the transaction again"
+        }
+        Some(_) => {
+            return (
+                ErrorKind::Unexpected,
+                "the PostgreSQL server refuses the statement".into(),
+            );
+        }
+    };
+    let kind = match cause {
+        Some(Cause::ReadOnly | Cause::FailedBefore) => ErrorKind::Misconfigured,
+        _ => ErrorKind::Unavailable,
     };
     (kind, problem.into())
 }

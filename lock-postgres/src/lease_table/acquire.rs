@@ -1,20 +1,20 @@
 //! Acquiring: one request that takes the name or says how long it stays taken, and the wait in between.
 
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use lock_core::backend::{AcquireRequest, Attempt, Busy, SentAt};
 use lock_core::{Error, ErrorKind, Result};
+use lock_kit::lease_rows::LeaseHold;
 use lock_kit::pacing::Wakes;
-use tokio::time::{Instant, sleep, timeout};
+use lock_kit::requests::note_silence;
+use tokio::time::{Instant, sleep};
 use tokio_postgres::Row;
 
 use super::Shared;
-use super::hold::LeaseHold;
 use super::waits::Wakeup;
 use crate::connection::{Connection, Parameters, Statement, Supervisor};
-use crate::error::SqlError;
+use crate::error::{SqlError, silent};
 use crate::names::{Id, name_bytes};
 use crate::protocol::NO_PLACE;
 use crate::protocol::answers::{Acquired, Taken, acquired, column, shared, taken};
@@ -23,8 +23,6 @@ use crate::protocol::terms::{Kind, LeaseTerms, as_micros};
 
 /// The most repetitions of a statement that failed for reasons which a repetition cures.
 const MAX_RETRIES: u32 = 20;
-/// If a question has no answer for so long, the server counts as silent.
-const SILENT_AFTER: Duration = Duration::from_millis(1500);
 /// How long the stand-by waits for the one whose turn it is.
 const GRACE: Duration = Duration::from_millis(100);
 
@@ -34,11 +32,8 @@ enum Asked {
     Taken(Taken),
 }
 
-/// The answer to one request, and when that was sent.
-struct Answered {
-    sent: SentAt,
-    acquired: Acquired,
-}
+/// When a request was sent, and the answer to it.
+type Answered = (SentAt, Acquired);
 
 impl Shared {
     /// Asks until the name is granted or the request is given up. In between it waits in the queue: until another client calls
@@ -47,7 +42,7 @@ impl Shared {
         let mut free = 0;
         loop {
             let begun = Instant::now();
-            let taken = match self.ask_and_watch(request).await? {
+            let taken = match note_silence(request, self.ask_on(request), silent).await? {
                 Asked::Granted(attempt) => return Ok(attempt),
                 Asked::Taken(taken) => taken,
             };
@@ -85,18 +80,6 @@ impl Shared {
         }
     }
 
-    /// Asks, and reports it if the server falls silent while the request waits.
-    async fn ask_and_watch(self: &Arc<Self>, request: &AcquireRequest) -> Result<Asked> {
-        let mut asking = pin!(self.ask_on(request));
-        if let Ok(asked) = timeout(SILENT_AFTER, &mut asking).await {
-            return asked;
-        }
-        if request.last_busy().is_some() {
-            request.note_unreachable(SqlError::TimedOut(SILENT_AFTER).into_lock_error());
-        }
-        asking.await
-    }
-
     /// Asks until the server decides.
     async fn ask_on(self: &Arc<Self>, request: &AcquireRequest) -> Result<Asked> {
         Kind::of(request.mode())?;
@@ -113,12 +96,12 @@ impl Shared {
             let was_used = connection.was_used();
             let ask = self.ask(request, &terms, &connection);
             match self.with_row(&connection, request.name(), ask).await {
-                Ok(Answered { sent, acquired }) => match acquired {
+                Ok((sent, acquired)) => match acquired {
                     Acquired::Granted(token) => {
-                        self.stop_waiting(request.holder());
+                        self.waits.remove(request.holder());
                         self.clean_up_if_due();
                         let armed = request.lease().arm(sent, terms.ttl)?;
-                        let hold = LeaseHold::new(self, request, &terms, token);
+                        let hold = LeaseHold::new(self, request, token, terms.reserved(token));
                         return Ok(Asked::Granted(Attempt::Granted(Arc::new(hold), armed)));
                     }
                     Acquired::Taken(taken) => {
@@ -192,8 +175,7 @@ impl Shared {
         if place.is_none() && self.prepares() {
             let (sent, rows) = self.send(request, connection, &self.statements.take, &take).await?;
             if let Some(token) = taken(&rows)? {
-                let acquired = Acquired::Granted(token);
-                return Ok(Answered { sent, acquired });
+                return Ok((sent, Acquired::Granted(token)));
             }
         }
         if place.is_none() {
@@ -201,7 +183,7 @@ impl Shared {
             let acquired = acquired(&rows)?;
             // Only kept for those who wait, and perhaps for nobody who still does.
             if !matches!(&acquired, Acquired::Taken(taken) if !taken.is_held) {
-                return Ok(Answered { sent, acquired });
+                return Ok((sent, acquired));
             }
         }
         let (place, lasts) = (
@@ -214,7 +196,7 @@ impl Shared {
         if matches!(&acquired, Acquired::Taken(taken) if !taken.is_queued) && place != NO_PLACE {
             self.waits.set_place(request.holder(), None);
         }
-        Ok(Answered { sent, acquired })
+        Ok((sent, acquired))
     }
 
     async fn ask_to_share(
@@ -240,8 +222,7 @@ impl Shared {
             Acquired::Taken(_) if request.waits() => self.waits.set_place(request.holder(), shared.place),
             Acquired::Taken(_) => {}
         }
-        let acquired = shared.acquired;
-        Ok(Answered { sent, acquired })
+        Ok((sent, shared.acquired))
     }
 
     /// Enters the queue. False if the name is free by now.
@@ -302,11 +283,7 @@ impl Shared {
         let in_flight = self.claims.sending(request.holder(), connection.number());
         let sent = request.sending();
         let answer = sending.await;
-        if answer
-            .as_ref()
-            .err()
-            .is_none_or(|error| error.is_refusal() || matches!(error, SqlError::NotConnected))
-        {
+        if answer.as_ref().err().is_none_or(SqlError::is_not_executed) {
             in_flight.answered();
         }
         Ok((sent, answer?))

@@ -9,13 +9,14 @@ use lock_core::backend::{
     AcquireRequest, Attempt, Capabilities, DistributedLock, ListFrom, ListPage, LockStatus, Revoke, Revoked,
 };
 use lock_core::{FencingToken, Guarantee, LockName, Result, Verdict};
+use lock_kit::list::past;
 
 use super::Shared;
 use super::end::unless_missing;
 use crate::config::PostgresConfig;
 use crate::error::SqlError;
 use crate::names::name_bytes;
-use crate::probe::SYSTEM;
+use crate::probe::{SYSTEM, leases_keep};
 use crate::protocol::answers::{page, status};
 
 /// Locks that are rows with a lease, for any number of holds on two connections. `strategy=lease`.
@@ -152,7 +153,7 @@ impl DistributedLock for LeaseTableBackend {
     }
 
     fn keeps(&self, guarantee: Guarantee) -> Verdict {
-        self.0.keeps(guarantee)
+        leases_keep(guarantee, self.0.probe.lock().as_ref(), self.0.config.checks)
     }
 
     async fn connect(&self) -> Result<()> {
@@ -196,11 +197,8 @@ impl Shared {
     }
 
     async fn list(&self, from: &ListFrom, at_most: usize) -> Result<ListPage> {
-        /// Greater than all bytes of a name, which is UTF-8.
-        const PAST_UTF8: u8 = 0xff;
-        let prefix = from.name_prefix().as_bytes();
+        let (prefix, end) = (from.name_prefix().as_bytes(), past(from.name_prefix()));
         let after = from.after().unwrap_or_default().as_bytes();
-        let end = [prefix, &[PAST_UTF8]].concat();
         let connection = self.asking.connection().await?;
         let limit = i64::try_from(at_most).unwrap_or(i64::MAX);
         let found = connection

@@ -5,14 +5,15 @@ use std::time::Duration;
 
 use lock_core::backend::{AcquireRequest, HolderId, Mode, Revoke, Revoked, SentAt};
 use lock_core::{Error, ErrorKind, FencingToken, LockName, Result};
+use tokio_postgres::Row;
 
 use super::Shared;
-use crate::connection::{Connection, Parameters, Supervisor, TextRows};
+use crate::connection::{Connection, Parameters, Statement, Supervisor, TextRows};
 use crate::error::SqlError;
 use crate::names::{Id, name_bytes};
 use crate::protocol::answers::{column, duration, flag, flags, revoked, told};
 use crate::protocol::sharing::End;
-use crate::protocol::terms::as_micros;
+use crate::protocol::terms::{as_micros, signed};
 
 /// What an end has found.
 #[derive(Clone, Copy, Debug, Default)]
@@ -26,32 +27,37 @@ impl Shared {
     /// Retires the request's holder id.
     pub(super) async fn abandon(self: &Arc<Self>, request: &AcquireRequest) -> Result<()> {
         let (name, holder) = (request.name(), request.holder());
-        self.stop_waiting(holder);
+        self.waits.remove(holder);
         // Nothing was ever sent, so there is nothing to undo.
         if self.asking.is_unused() && self.keeping.is_unused() {
             return Ok(());
         }
         let connection = self.keeping.connection().await?;
-        let buries = self.claims.may_overtake(holder, &connection.number());
         let is_exclusive = request.mode() == Mode::Exclusive && !self.downgrades.contains(holder);
-        let ended = match is_exclusive && !buries {
-            true => self.end(&connection, name, holder).await?,
-            false => {
-                let keep_for = None;
-                self.end_any(&connection, name, holder, End { buries, keep_for })
-                    .await?
-            }
-        };
-        self.claims.remove(holder);
-        if ended.is_wanted {
-            self.call(&connection, name).await;
+        if !is_exclusive || self.claims.may_overtake(holder, &connection.number()) {
+            return self.end_any(&connection, name, holder, None).await.map(drop);
         }
+        let rows = self
+            .query_row(
+                &connection,
+                name,
+                &self.statements.end,
+                &[&name_bytes(name), &Id::from(holder)],
+            )
+            .await?;
+        let flags = flag(&rows, 0).and_then(|held| Ok((held, flag(&rows, 1)?)));
+        let (was_held, is_wanted) = flags.map_err(SqlError::into_lock_error)?;
+        let ended = Ended {
+            was_held: was_held.unwrap_or(false),
+            is_wanted: is_wanted.unwrap_or(false),
+        };
+        self.retire(&connection, name, holder, ended).await;
         Ok(())
     }
 
-    /// Ends a hold and retires its holder id. Returns whether it was there.
-    pub(super) async fn release(
-        self: &Arc<Self>,
+    /// Ends an exclusive hold and retires its holder id. Returns whether it was there.
+    pub(super) async fn release_exclusive(
+        &self,
         name: &LockName,
         holder: HolderId,
         keep_for: Option<Duration>,
@@ -62,25 +68,19 @@ impl Shared {
         };
         if self.claims.may_overtake(holder, &connection.number()) {
             // One transaction: if it fails, the hold is as it was.
-            return self.release_any(&connection, name, holder, keep_for).await;
+            return self.end_any(&connection, name, holder, keep_for).await;
         }
-        let (name_, id, rest) = (name_bytes(name), Id::from(holder), keep_for.map_or(0, as_micros));
-        let parameters: Parameters<'_> = &[&name_, &id, &rest];
-        let release = connection.query(&self.statements.release, parameters, self.limit());
-        let released = self.with_row(&connection, name, release).await;
-        let rows = unless_missing(released)?;
-        let ended = match flag(&rows, 0).map_err(SqlError::into_lock_error)? {
-            Some(is_wanted) => Ended {
-                was_held: true,
-                is_wanted,
-            },
-            None => Ended::default(),
+        let (id, rest) = (Id::from(holder), keep_for.map_or(0, as_micros));
+        let parameters: Parameters<'_> = &[&name_bytes(name), &id, &rest];
+        let rows = self
+            .query_row(&connection, name, &self.statements.release, parameters)
+            .await?;
+        let is_wanted = flag(&rows, 0).map_err(SqlError::into_lock_error)?;
+        let ended = Ended {
+            was_held: is_wanted.is_some(),
+            is_wanted: is_wanted.unwrap_or(false),
         };
-        self.claims.remove(holder);
-        if ended.is_wanted {
-            self.call(&connection, name).await;
-        }
-        Ok(ended.was_held)
+        Ok(self.retire(&connection, name, holder, ended).await)
     }
 
     /// The same for a hold that shares the name, or is about to.
@@ -91,10 +91,11 @@ impl Shared {
         keep_for: Option<Duration>,
     ) -> Result<bool> {
         let connection = self.keeping.connection().await?;
-        self.release_any(&connection, name, holder, keep_for).await
+        self.end_any(&connection, name, holder, keep_for).await
     }
 
-    async fn release_any(
+    /// Ends whatever this id has in any table, and retires it. Returns whether it had the name.
+    async fn end_any(
         &self,
         connection: &Connection,
         name: &LockName,
@@ -102,21 +103,9 @@ impl Shared {
         keep_for: Option<Duration>,
     ) -> Result<bool> {
         let buries = self.claims.may_overtake(holder, &connection.number());
-        let ended = self.end_any(connection, name, holder, End { buries, keep_for }).await?;
-        self.claims.remove(holder);
-        if ended.is_wanted {
-            self.call(connection, name).await;
-        }
-        Ok(ended.was_held)
-    }
-
-    async fn end_any(&self, connection: &Connection, name: &LockName, holder: HolderId, how: End) -> Result<Ended> {
-        let sql = self.statements.end_any(name, holder, how);
-        let ended = self
-            .with_row(connection, name, connection.run(&sql, self.limit()))
-            .await;
-        let (was_held, is_wanted) = match ended {
-            Err(error) if error.is_missing_table() => (false, false),
+        let sql = self.statements.end_any(name, holder, End { buries, keep_for });
+        let ended = match self.run_on_row(connection, name, &sql).await {
+            Err(error) if error.is_missing_table() => Ended::default(),
             rows => {
                 let rows = rows.map_err(SqlError::into_lock_error)?;
                 if told(&rows).is_none() {
@@ -124,32 +113,35 @@ impl Shared {
                     let message = "the lock's row was deleted meanwhile: try again";
                     return Err(Error::new(ErrorKind::Unavailable, message));
                 }
-                flags(&rows)
+                let (was_held, is_wanted) = flags(&rows);
+                Ended { was_held, is_wanted }
             }
         };
-        Ok(Ended { was_held, is_wanted })
+        Ok(self.retire(connection, name, holder, ended).await)
+    }
+
+    /// The server has ended whatever this id had. Returns whether it had the name.
+    async fn retire(&self, connection: &Connection, name: &LockName, holder: HolderId, ended: Ended) -> bool {
+        self.claims.remove(holder);
+        if ended.is_wanted {
+            self.call(connection, name).await;
+        }
+        ended.was_held
     }
 
     /// Runs a text about a hold, and returns when it was sent. It may be executed twice: if the server had closed the connection
     /// while it was idle, this runs it over another one.
     pub(super) async fn keep(&self, name: &LockName, sql: &str) -> Result<(SentAt, TextRows)> {
-        let mut connection = self.keeping.connection().await?;
+        let connection = self.keeping.connection().await?;
         let (was_used, mut sent) = (connection.was_used(), SentAt::now());
-        let mut rows = self
-            .with_row(&connection, name, connection.run(sql, self.limit()))
-            .await;
+        let mut rows = self.run_on_row(&connection, name, sql).await;
         if was_used && rows.as_ref().is_err_and(SqlError::is_disconnect) {
-            connection = self.keeping.connection().await?;
+            let connection = self.keeping.connection().await?;
             sent = SentAt::now();
-            rows = self
-                .with_row(&connection, name, connection.run(sql, self.limit()))
-                .await;
+            rows = self.run_on_row(&connection, name, sql).await;
         }
-        match rows {
-            // The hold went with its table.
-            Err(error) if error.is_missing_table() => Ok((sent, TextRows::new())),
-            rows => Ok((sent, rows.map_err(SqlError::into_lock_error)?)),
-        }
+        // The hold went with its table.
+        Ok((sent, unless_missing(rows)?))
     }
 
     /// Calls those whose turn it is, if there is a connection, and waits until the server has done so.
@@ -159,75 +151,56 @@ impl Shared {
         }
     }
 
-    /// Ends what this id has. Only for one whose acquires were all answered, or came over the same connection.
-    async fn end(&self, connection: &Arc<Connection>, name: &LockName, holder: HolderId) -> Result<Ended> {
-        let (name_, id) = (name_bytes(name), Id::from(holder));
-        let parameters: Parameters<'_> = &[&name_, &id];
-        let end = connection.query(&self.statements.end, parameters, self.limit());
-        read(self.with_row(connection, name, end).await)
-    }
-
     /// Ends the hold with this token, whoever has it.
     pub(super) async fn revoke(&self, name: &LockName, token: FencingToken, how: Revoke) -> Result<Revoked> {
         let connection = self.keeping.connection().await?;
-        let (name_, token_) = (name_bytes(name), token);
-        let token = i64::try_from(token.as_u64()).unwrap_or(i64::MAX);
-        let (is_now, nobody) = (how != Revoke::AtLeaseEnd, Id::from(HolderId::random()));
-        let parameters: Parameters<'_> = &[&name_, &token, &is_now, &nobody];
-        let revoke = connection.query(&self.statements.revoke, parameters, self.limit());
-        let rows = unless_missing(self.with_row(&connection, name, revoke).await)?;
-        let Some(row) = rows.first() else {
-            return self.revoke_shared(&connection, name, token_, how).await;
+        let (number, is_now) = (signed(token.as_u64()), how != Revoke::AtLeaseEnd);
+        let nobody = Id::from(HolderId::random());
+        let parameters: Parameters<'_> = &[&name_bytes(name), &number, &is_now, &nobody];
+        let rows = self
+            .query_row(&connection, name, &self.statements.revoke, parameters)
+            .await?;
+        let revoked = match rows.first() {
+            Some(row) => {
+                let read = |row| Ok((column(row, 0, "rest of a hold")?, column(row, 1, "rest of a hold")?));
+                read(row).map(|(left, is_wanted)| Some((duration(left), is_wanted)))
+            }
+            None => {
+                let sql = self.statements.revoke_shared(name, token, how);
+                revoked(&unless_missing(self.run_on_row(&connection, name, &sql).await)?)
+            }
         };
-        let read = |row| Ok((column(row, 0, "rest of a hold")?, column(row, 1, "rest of a hold")?));
-        let (left, is_wanted): (i64, bool) = read(row).map_err(SqlError::into_lock_error)?;
+        let Some((left, is_wanted)) = revoked.map_err(SqlError::into_lock_error)? else {
+            return Ok(Revoked::NotHeld);
+        };
         if is_now && is_wanted {
             self.call(&connection, name).await;
         }
-        Ok(Revoked::done(duration(left)))
-    }
-}
-
-impl Shared {
-    async fn revoke_shared(
-        &self,
-        connection: &Connection,
-        name: &LockName,
-        token: FencingToken,
-        how: Revoke,
-    ) -> Result<Revoked> {
-        let sql = self.statements.revoke_shared(name, token, how);
-        let ended = self
-            .with_row(connection, name, connection.run(&sql, self.limit()))
-            .await;
-        let rows = match ended {
-            Err(error) if error.is_missing_table() => return Ok(Revoked::NotHeld),
-            rows => rows.map_err(SqlError::into_lock_error)?,
-        };
-        let Some((left, is_wanted)) = revoked(&rows).map_err(SqlError::into_lock_error)? else {
-            return Ok(Revoked::NotHeld);
-        };
-        if how != Revoke::AtLeaseEnd && is_wanted {
-            self.call(connection, name).await;
-        }
         Ok(Revoked::done(left))
     }
-}
 
-fn read(ended: Result<Vec<tokio_postgres::Row>, SqlError>) -> Result<Ended> {
-    let rows = unless_missing(ended)?;
-    let flags = flag(&rows, 0).and_then(|held| Ok((held, flag(&rows, 1)?)));
-    let (was_held, is_wanted) = flags.map_err(SqlError::into_lock_error)?;
-    Ok(Ended {
-        was_held: was_held.unwrap_or(false),
-        is_wanted: is_wanted.unwrap_or(false),
-    })
+    /// Runs a text that locks this name's row.
+    async fn run_on_row(&self, connection: &Connection, name: &LockName, sql: &str) -> Result<TextRows, SqlError> {
+        self.with_row(connection, name, connection.run(sql, self.limit())).await
+    }
+
+    /// Runs a statement that locks this name's row. Without a table there is nothing.
+    pub(super) async fn query_row(
+        &self,
+        connection: &Arc<Connection>,
+        name: &LockName,
+        statement: &Statement,
+        parameters: Parameters<'_>,
+    ) -> Result<Vec<Row>> {
+        let query = connection.query(statement, parameters, self.limit());
+        unless_missing(self.with_row(connection, name, query).await)
+    }
 }
 
 /// Without a table there is nothing.
-pub(super) fn unless_missing(answer: Result<Vec<tokio_postgres::Row>, SqlError>) -> Result<Vec<tokio_postgres::Row>> {
+pub(super) fn unless_missing<T: Default>(answer: Result<T, SqlError>) -> Result<T> {
     match answer {
-        Err(error) if error.is_missing_table() => Ok(Vec::new()),
+        Err(error) if error.is_missing_table() => Ok(T::default()),
         answer => answer.map_err(SqlError::into_lock_error),
     }
 }

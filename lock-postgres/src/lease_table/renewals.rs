@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lock_core::backend::SentAt;
+use lock_core::{Error, ErrorKind};
+use lock_kit::lease_rows::Renewed;
 use parking_lot::Mutex;
 use tokio::runtime;
 use tokio::sync::oneshot;
@@ -49,16 +51,6 @@ pub(super) struct HoldRenewal {
     pub(super) is_shared: bool,
 }
 
-/// The answer to a renewal.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Renewed {
-    /// It was renewed, by a request that was sent then.
-    At(SentAt),
-    /// Somebody else has its row locked.
-    Locked,
-    Lost,
-}
-
 impl Renewals {
     /// Returns whether this runtime needs a task for the next statement: nobody depends on a runtime that is not driven.
     fn push(&self, entry: Entry, here: runtime::Id) -> bool {
@@ -77,7 +69,7 @@ impl Shared {
     ///
     /// # Cancel safety
     /// May be dropped at any point: it is then renewed or not.
-    pub(super) async fn renew(self: &Arc<Self>, renewal: HoldRenewal) -> Result<Renewed, SqlError> {
+    pub(super) async fn renew_with_others(self: &Arc<Self>, renewal: HoldRenewal) -> Result<Renewed, SqlError> {
         let (answer, answered) = oneshot::channel();
         let entry = Entry { renewal, answer };
         let here = runtime::Handle::current();
@@ -170,7 +162,10 @@ fn batches(entries: Vec<Entry>) -> impl Iterator<Item = Vec<Entry>> {
 fn renewed_of(holder: Id, sent: SentAt, rows: &[(Id, bool)]) -> Renewed {
     match rows.iter().find(|(id, _)| *id == holder) {
         Some((_, true)) => Renewed::At(sent),
-        Some((_, false)) => Renewed::Locked,
+        Some((_, false)) => {
+            let message = "the lock's row is locked by others: see which transaction keeps it";
+            Renewed::Locked(Error::new(ErrorKind::Unavailable, message))
+        }
         None => Renewed::Lost,
     }
 }

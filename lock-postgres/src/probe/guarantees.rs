@@ -1,17 +1,15 @@
 //! The guarantees of each strategy.
 
 use lock_core::{Guarantee, Verdict};
+use lock_kit::guarantees::{lease_rows_keep, left_unread, unheard_of, unread};
 
 use super::Probe;
 use crate::config::Checks;
 
 /// `probe`: what the server said of itself, if it was asked.
 pub(crate) fn leases_keep(guarantee: Guarantee, probe: Option<&Probe>, checks: Checks) -> Verdict {
-    let unread = || Verdict::unknown("the settings were not read yet", "connect");
     match guarantee {
-        Guarantee::ServerCrash if checks == Checks::Off => {
-            Verdict::unknown("checks=off leaves the settings unread", "leave checks=off out")
-        }
+        Guarantee::ServerCrash if checks == Checks::Off => left_unread(),
         Guarantee::ServerCrash => match probe.map(Probe::findings) {
             None => unread(),
             Some(findings) if findings.is_empty() => Verdict::Yes,
@@ -28,16 +26,7 @@ pub(crate) fn leases_keep(guarantee: Guarantee, probe: Option<&Probe>, checks: C
                 "set synchronous_standby_names, or use a quorum",
             ),
         },
-        Guarantee::Partition => Verdict::no(
-            "a primary that is cut off may go on granting",
-            "use a quorum, or ZooKeeper with heartbeat=write",
-        ),
-        Guarantee::ClockStep => Verdict::no(
-            "the server's wall clock ends leases",
-            "keep its clock by slewing and leave this guarantee out",
-        ),
-        Guarantee::ConnectionLoss | Guarantee::NoEviction => Verdict::Yes,
-        _ => Verdict::unknown("this version of the backend does not know it", "update polylock"),
+        _ => lease_rows_keep(guarantee),
     }
 }
 
@@ -55,7 +44,7 @@ pub(crate) fn sessions_keep(guarantee: Guarantee) -> Verdict {
             "keep its clock by slewing and leave this guarantee out",
         ),
         Guarantee::NoEviction => Verdict::Yes,
-        _ => Verdict::unknown("this version of the backend does not know it", "update polylock"),
+        _ => unheard_of(),
     }
 }
 

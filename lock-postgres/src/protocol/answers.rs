@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use lock_core::FencingToken;
 use lock_core::backend::{HolderStatus, ListFrom, ListPage, LockStatus, Mode, Permits, WaiterStatus, since_of_token};
-use lock_core::{FencingToken, LockName};
+use lock_kit::list;
 use tokio_postgres::Row;
 use tokio_postgres::types::FromSql;
 
@@ -43,8 +44,7 @@ pub(crate) fn column<'a, T: FromSql<'a>>(row: &'a Row, column: usize, what: &'st
 
 /// The token of a row, if it has one.
 fn token(row: &Row) -> Result<Option<FencingToken>, SqlError> {
-    const WHAT: &str = "token";
-    let token: Option<i64> = column(row, 0, WHAT)?;
+    let token: Option<i64> = column(row, 0, "token")?;
     token.map(token_of).transpose()
 }
 
@@ -69,10 +69,7 @@ pub(crate) fn acquired(rows: &[Row]) -> Result<Acquired, SqlError> {
     const WHAT: &str = "rest of a hold";
     let label: Option<&[u8]> = column(row, 1, WHAT)?;
     let rest: i64 = column(row, 2, WHAT)?;
-    let is_queued = match row.len() > 6 {
-        true => column(row, 6, WHAT)?,
-        false => false,
-    };
+    let is_queued = row.len() > 6 && column(row, 6, WHAT)?;
     Ok(Acquired::Taken(Taken {
         label: label.map(text),
         rest: duration(rest),
@@ -117,18 +114,10 @@ fn holder(row: &Row) -> Result<HolderStatus, SqlError> {
     let mut holder = HolderStatus::new()
         .with_token(token)
         .with_expires_in(duration(column(row, 3, WHAT)?));
-    if let Some(id) = id {
-        holder = holder.with_id(id.to_string());
-    }
-    if let Some(label) = label {
-        holder = holder.with_label(text(label));
-    }
-    if let Some(mode) = mode(row)? {
-        holder = holder.with_mode(mode);
-    }
-    if let Some(since) = since_of_token(token, SystemTime::now()) {
-        holder = holder.with_since(since);
-    }
+    holder.id = id.map(|id| id.to_string().into());
+    holder.label = label.map(text);
+    holder.mode = mode(row)?;
+    holder.since = since_of_token(token, SystemTime::now());
     Ok(holder)
 }
 
@@ -136,12 +125,8 @@ fn waiter(row: &Row) -> Result<WaiterStatus, SqlError> {
     const WHAT: &str = "waiter";
     let (label, since): (Option<&[u8]>, i64) = (column(row, 2, WHAT)?, column(row, 8, WHAT)?);
     let mut waiter = WaiterStatus::new().with_since(SystemTime::UNIX_EPOCH + duration(since));
-    if let Some(label) = label {
-        waiter = waiter.with_label(text(label));
-    }
-    if let Some(mode) = mode(row)? {
-        waiter = waiter.with_mode(mode);
-    }
+    waiter.label = label.map(text);
+    waiter.mode = mode(row)?;
     Ok(waiter)
 }
 
@@ -160,28 +145,14 @@ fn mode(row: &Row) -> Result<Option<Mode>, SqlError> {
 
 /// The answer to [`list`](super::lease::LeaseStatements::list), which was asked for at most so many.
 pub(crate) fn page(rows: &[Row], from: &ListFrom, at_most: usize) -> Result<ListPage, SqlError> {
-    const WHAT: &str = "name";
-    let (mut names, mut last) = (Vec::new(), None);
-    for row in rows {
-        let name = String::from_utf8_lossy(column(row, 0, WHAT)?).into_owned();
-        // What is no name was made by somebody else.
-        if column(row, 1, WHAT)?
-            && let Ok(name) = LockName::new(&name)
-        {
-            names.push(name);
-        }
-        last = Some(name);
-    }
-    let last = last.filter(|_| rows.len() >= at_most);
-    Ok(ListPage::new(names, last.map(|last| from.go_on_after(last))))
+    let read = |row| Ok((column(row, 0, "name")?, column(row, 1, "name")?));
+    list::page(rows.iter().map(read), from, at_most)
 }
 
 /// The row that a text of statements tells, which begins with this word.
 pub(crate) fn told(rows: &TextRows) -> Option<&[Option<String>]> {
-    let told = rows
-        .iter()
-        .find(|row| row.first().is_some_and(|first| first.as_deref() == Some("polylock")))?;
-    told.get(1..)
+    let is_told = |row: &&Vec<Option<String>>| row.first().and_then(Option::as_deref) == Some("polylock");
+    rows.iter().find(is_told)?.get(1..)
 }
 
 fn number(row: &[Option<String>], column: usize) -> Result<Option<i64>, SqlError> {

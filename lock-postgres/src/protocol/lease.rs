@@ -11,16 +11,17 @@
 use tokio_postgres::types::Type;
 
 use super::renewals::Renewals;
-use super::{EARLIER_CLOCK, IS_LIVE, LONG_AGO, MARK, NEXT_PLACE, NOBODY, NOW, in_micros, micros};
+use super::{
+    EARLIER_CLOCK, IS_LIVE, LONG_AGO, MARK, NEXT_PLACE, NOBODY, NOW, delete_dead, in_micros, micros, statement,
+};
 use crate::connection::Statement;
 use crate::names::quoted;
 
 /// The statements, with the names of the tables, made once.
 #[derive(Debug)]
 pub(crate) struct LeaseStatements {
-    pub(super) leases: String,
-    pub(super) holders: String,
-    pub(super) waiters: String,
+    /// The tables of names, of holds that share their names, and of the queue.
+    pub(super) tables: [String; 3],
     /// Takes a free name whose row is there. Returns the token.
     pub(crate) take: Statement,
     /// Takes a free name, makes its row, or returns who has it. Repeated by its holder, it renews.
@@ -69,25 +70,13 @@ impl LeaseStatements {
     pub(crate) fn new(schema: Option<&str>, table: &str) -> Self {
         let name = |ending: &str| quoted(schema, &format!("{table}_{ending}"));
         let (leases, holders, waiters) = (name("leases"), name("holders"), name("waiters"));
-        let queues = [
-            Type::BYTEA,
-            Type::UUID,
-            Type::BYTEA,
-            Type::INT8,
-            Type::TEXT,
-            Type::INT2,
-            Type::INT8,
-            Type::INT8,
-        ];
         let id = [Type::BYTEA, Type::UUID];
+        let place = [Type::BYTEA, Type::INT8, Type::TEXT, Type::INT2];
         Self {
             take: statement(take(&leases), &takes()),
             ask: statement(ask(&leases), &takes()),
-            queue: statement(queue(&leases, &waiters), &queues),
-            turn: statement(
-                turn(&leases, &waiters),
-                &[&takes()[..], &[Type::INT8, Type::INT8]].concat(),
-            ),
+            queue: statement(queue(&leases, &waiters), &[&id[..], &place, &[Type::INT8; 2]].concat()),
+            turn: statement(turn(&leases, &waiters), &[&takes()[..], &[Type::INT8; 2]].concat()),
             renew: Renewals::of_exclusive(&leases),
             renew_shared: Renewals::of_sharers(&leases, &holders),
             release: statement(release(&leases), &[&id[..], &[Type::INT8]].concat()),
@@ -100,46 +89,32 @@ impl LeaseStatements {
                 &[Type::BYTEA, Type::BYTEA, Type::BYTEA, Type::INT8],
             ),
             cut: statement(cut(&leases), &[Type::BYTEA]),
-            leases,
-            holders,
-            waiters,
+            tables: [leases, holders, waiters],
         }
     }
 
     /// Fails soon if somebody keeps the row of a name locked. Clients of ours lock it for a moment.
     pub(crate) fn lock_soon(&self, name: &str) -> String {
-        format!(
-            "SET LOCAL lock_timeout=50;SELECT FROM {} WHERE name={name} FOR NO KEY UPDATE",
-            self.leases
-        )
+        let [leases, ..] = &self.tables;
+        format!("SET LOCAL lock_timeout=50;SELECT FROM {leases} WHERE name={name} FOR NO KEY UPDATE")
     }
 
     /// Calls the first two who wait for a name: the one whose turn it is, and a stand-by.
     pub(crate) fn call(&self, name: &str) -> String {
+        let [.., waiters] = &self.tables;
         format!(
             "SELECT pg_notify(channel,translate(holder::text,'-','')||':'||n) FROM (SELECT channel,holder,\
-             row_number() OVER (ORDER BY place) AS n FROM {} w WHERE name={name} AND {IS_LIVE} ORDER BY place LIMIT 2) c \
-             WHERE channel<>''",
-            self.waiters
+             row_number() OVER (ORDER BY place) AS n FROM {waiters} w WHERE name={name} AND {IS_LIVE} ORDER BY place LIMIT 2) c \
+             WHERE channel<>''"
         )
     }
 
     /// Delete rows of names that nobody has used for so long, and of sharers and waiters that have ended, at most so many at a time, and
     /// return them. A row whose token is ahead of the clock, or behind it by less, stays.
     pub(crate) fn clean_up(&self, keep: i64, at_once: usize) -> [String; 3] {
-        let Self {
-            leases,
-            holders,
-            waiters,
-            ..
-        } = self;
+        let [leases, holders, waiters] = &self.tables;
         let old = format!("{NOW}-interval '1 microsecond'*{keep}");
-        let delete = |table: &str, key: &str, dead: String| {
-            format!(
-                "DELETE FROM {table} WHERE ({key}) IN (SELECT {key} FROM {table} WHERE {dead} LIMIT {at_once} FOR UPDATE SKIP LOCKED) \
-                 AND {dead} RETURNING 1"
-            )
-        };
+        let delete = |table, key, dead: String| delete_dead(table, key, &dead, at_once);
         [
             // An entry of the far future is from before the clock was set back.
             delete(
@@ -162,12 +137,7 @@ impl LeaseStatements {
 
     /// Does nothing, but needs every permission that a lock needs. No lock has an empty name.
     pub(crate) fn check_permissions(&self) -> String {
-        let Self {
-            leases,
-            holders,
-            waiters,
-            ..
-        } = self;
+        let [leases, holders, waiters] = &self.tables;
         format!(
             "UPDATE {leases} SET wanted=wanted WHERE name='';INSERT INTO {leases} (name) SELECT name FROM {leases} WHERE name='';\
              UPDATE {holders} SET term=term WHERE name='';DELETE FROM {holders} WHERE name='';\
@@ -178,24 +148,9 @@ impl LeaseStatements {
     }
 }
 
-pub(super) fn statement(sql: String, types: &[Type]) -> Statement {
-    Statement {
-        sql,
-        types: types.to_vec(),
-    }
-}
-
 /// Name, holder id, label, TTL in microseconds, least token, what stands for the clock, tokens reserved.
-fn takes() -> [Type; 7] {
-    [
-        Type::BYTEA,
-        Type::UUID,
-        Type::BYTEA,
-        Type::INT8,
-        Type::INT8,
-        Type::INT8,
-        Type::INT8,
-    ]
+fn takes() -> Vec<Type> {
+    [&[Type::BYTEA, Type::UUID, Type::BYTEA][..], &[Type::INT8; 4]].concat()
 }
 
 /// The next token of a row, and the last one that comes with it.

@@ -2,8 +2,7 @@
 
 use tokio_postgres::types::Type;
 
-use super::lease::statement;
-use super::{NOW, micros};
+use super::{NOW, micros, statement};
 use crate::connection::Statement;
 
 /// Two statements that renew many holds. They return those that they renewed, and those that they could not lock.

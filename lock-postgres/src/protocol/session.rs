@@ -7,7 +7,7 @@
 
 use tokio_postgres::types::Type;
 
-use super::in_micros;
+use super::{delete_dead, in_micros, statement};
 use crate::connection::Statement;
 use crate::names::{literal, quoted};
 
@@ -174,12 +174,10 @@ impl SessionStatements {
         // A reader's row is written after its lock was taken.
         let no_reader = format!("t.token<{CLOCK}-60000000 AND NOT EXISTS ({held} AND pid=t.pid AND granted)");
         let unused = format!("t.name<>{TIMELINE} AND t.last_token<{CLOCK}-{keep} AND NOT EXISTS ({held})");
-        [(readers, "name,pid", no_reader), (tokens, "name", unused)].map(|(table, columns, dead)| {
-            format!(
-                "DELETE FROM {table} t WHERE ({columns}) IN (SELECT {columns} FROM {table} t WHERE {dead} LIMIT {at_once} \
-                 FOR UPDATE SKIP LOCKED) AND {dead} RETURNING 1"
-            )
-        })
+        [
+            delete_dead(readers, "name,pid", &no_reader, at_once),
+            delete_dead(tokens, "name", &unused, at_once),
+        ]
     }
 
     /// Does nothing, but needs every permission that a lock needs.
@@ -200,26 +198,11 @@ fn key_of(schema: &str, table: &str, name: &str) -> String {
     format!("('x'||substr(encode(sha256({prefix}||{name}),'hex'),1,16))::bit(64)::bigint")
 }
 
-fn statement(sql: String, types: &[Type]) -> Statement {
-    Statement {
-        sql,
-        types: types.to_vec(),
-    }
-}
-
 fn of_mode(mode: &ModeSql, tokens: &str, readers: &str, key: &str) -> OfMode {
     // Holder id, label, least token, what stands for the clock, tokens reserved after it.
-    let take = [
-        Type::TEXT,
-        Type::BYTEA,
-        Type::UUID,
-        Type::BYTEA,
-        Type::INT8,
-        Type::INT8,
-        Type::INT8,
-    ];
+    let named = &[Type::TEXT, Type::BYTEA];
+    let take = [&named[..], &[Type::UUID, Type::BYTEA], &[Type::INT8; 3]].concat();
     let (try_lock, lock, unlock) = (mode.try_lock, mode.lock, mode.unlock);
-    let named = &take[..2];
     OfMode {
         take: statement(grant(mode, tokens, readers, &format!("{try_lock}({key})")), &take),
         wait: statement(

@@ -38,12 +38,7 @@ impl LeaseStatements {
     /// Shares the name if that fits with all who have it and all who wait before this place. If it is refused and has an `entry`, it
     /// enters the queue, or refreshes its place.
     pub(crate) fn share(&self, terms: &LeaseTerms, place: Option<i64>, entry: Option<Entry<'_>>) -> String {
-        let Self {
-            leases,
-            holders,
-            waiters,
-            ..
-        } = self;
+        let [leases, holders, waiters] = &self.tables;
         let (name, id, label) = (
             literal(&terms.name),
             terms.holder.literal(),
@@ -121,7 +116,7 @@ impl LeaseStatements {
     /// Makes and locks the row of a name, deletes sharers who have ended, and cuts those that last longer than their terms, because
     /// the clock was set back. Of a row that nobody shares, all have ended.
     fn lock(&self, name: &str) -> String {
-        let Self { leases, holders, .. } = self;
+        let [leases, holders, _] = &self.tables;
         format!(
             "INSERT INTO {leases} (name) VALUES ({name}) ON CONFLICT DO NOTHING;\
              SELECT FROM {leases} WHERE name={name} FOR UPDATE;\
@@ -135,12 +130,7 @@ impl LeaseStatements {
     /// Ends whatever this id has: as the exclusive holder, as a sharer, or in the queue. Says whether it was there, and whether somebody
     /// waits.
     pub(crate) fn end_any(&self, name: &LockName, holder: HolderId, how: End) -> String {
-        let Self {
-            leases,
-            holders,
-            waiters,
-            ..
-        } = self;
+        let [leases, holders, waiters] = &self.tables;
         let (name, id) = (literal(name_bytes(name)), Id::from(holder).literal());
         let bury = match how.buries {
             true => {
@@ -174,7 +164,7 @@ impl LeaseStatements {
 
     /// Makes an exclusive hold a reader's. Repeated, it renews. Says whether it was there, and whether somebody waits.
     pub(crate) fn downgrade(&self, name: &LockName, holder: HolderId, token: FencingToken, ttl: Duration) -> String {
-        let Self { leases, holders, .. } = self;
+        let [leases, holders, _] = &self.tables;
         let (name, id) = (literal(name_bytes(name)), Id::from(holder).literal());
         let ttl = micros(&as_micros(ttl).to_string());
         format!(
@@ -194,7 +184,7 @@ impl LeaseStatements {
 
     /// Has the name count at least this token, if the hold shares it. Says whether it was there.
     pub(crate) fn raise_shared(&self, name: &LockName, holder: HolderId, token: FencingToken) -> String {
-        let Self { leases, holders, .. } = self;
+        let [leases, holders, _] = &self.tables;
         let (name, id) = (literal(name_bytes(name)), Id::from(holder).literal());
         let is_there = format!("EXISTS (SELECT FROM {holders} WHERE name={name} AND holder={id})");
         format!(
@@ -206,7 +196,7 @@ impl LeaseStatements {
 
     /// Ends the sharer with this token. Says how long it would have lasted, and whether somebody waits; nothing if it is not there.
     pub(crate) fn revoke_shared(&self, name: &LockName, token: FencingToken, how: Revoke) -> String {
-        let Self { leases, holders, .. } = self;
+        let [leases, holders, _] = &self.tables;
         let name = literal(name_bytes(name));
         let end = match how {
             Revoke::AtLeaseEnd => {

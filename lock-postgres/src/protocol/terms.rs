@@ -100,6 +100,7 @@ pub(crate) fn as_micros(time: Duration) -> i64 {
     i64::try_from(time.as_micros()).unwrap_or(i64::MAX)
 }
 
-fn signed(token: u64) -> i64 {
+/// The same for a token.
+pub(crate) fn signed(token: u64) -> i64 {
     i64::try_from(token).unwrap_or(i64::MAX)
 }

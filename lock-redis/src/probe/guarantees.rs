@@ -1,6 +1,7 @@
 //! The events that a hold survives, by the server's settings and the configuration.
 
 use lock_core::{Guarantee, Verdict};
+use lock_kit::guarantees::unheard_of;
 
 use super::{Facts, evicts, forgets};
 use crate::config::RedisConfig;
@@ -60,7 +61,7 @@ pub(super) fn keeps(guarantee: Guarantee, facts: &Facts, setup: Setup) -> Verdic
             (None, Some(_)) => Verdict::Yes,
             (None, None) => unread("maxmemory-policy", "permit +info"),
         },
-        _ => Verdict::unknown("this version of the backend does not know it", "update polylock"),
+        _ => unheard_of(),
     }
 }
 

@@ -1,0 +1,70 @@
+//! Limits of settings that several backends have.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use lock_core::Result;
+
+use crate::url::misconfigured;
+
+/// A shorter timeout is as good as zero, a longer one as for ever.
+const TIMEOUTS: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(3600);
+
+/// The shortest retention is longer than any statement takes.
+const RETENTIONS: RangeInclusive<Duration> = Duration::from_secs(60)..=Duration::from_secs(365 * 24 * 3600);
+
+/// Checks the settings `connect_timeout` and `response_timeout`.
+///
+/// # Errors
+/// [`ErrorKind::Misconfigured`](lock_core::ErrorKind::Misconfigured) unless both are from 1 ms to 1 h.
+pub fn check_timeouts(connect: Duration, response: Duration) -> Result<()> {
+    for (name, timeout) in [("connect_timeout", connect), ("response_timeout", response)] {
+        if !TIMEOUTS.contains(&timeout) {
+            return Err(misconfigured(format!("{name} must be from 1ms to 1h")));
+        }
+    }
+    Ok(())
+}
+
+/// Checks the setting `retention`: how long the row of a name outlasts its last use.
+///
+/// # Errors
+/// [`ErrorKind::Misconfigured`](lock_core::ErrorKind::Misconfigured) unless it is from 1 min to 365 days.
+pub fn check_retention(retention: Duration) -> Result<()> {
+    match RETENTIONS.contains(&retention) {
+        true => Ok(()),
+        false => Err(misconfigured("retention must be from 1min to 365d")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    #[test]
+    fn timeouts_are_from_a_millisecond_to_an_hour() {
+        check_timeouts(MS, HOUR).unwrap();
+        for (connect, response, name) in [
+            (Duration::ZERO, MS, "connect_timeout"),
+            (HOUR + MS, MS, "connect_timeout"),
+            (HOUR, MS / 2, "response_timeout"),
+        ] {
+            let error = check_timeouts(connect, response).unwrap_err().to_string();
+            assert_eq!(error, format!("{name} must be from 1ms to 1h"));
+        }
+    }
+
+    #[test]
+    fn a_retention_is_from_a_minute_to_a_year() {
+        for good in [HOUR / 60, 365 * 24 * HOUR] {
+            check_retention(good).unwrap();
+        }
+        for bad in [HOUR / 60 - MS, 365 * 24 * HOUR + MS] {
+            let error = check_retention(bad).unwrap_err().to_string();
+            assert_eq!(error, "retention must be from 1min to 365d");
+        }
+    }
+}

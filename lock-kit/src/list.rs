@@ -1,0 +1,77 @@
+//! Pages of the names in a table, in the order of their bytes.
+
+use lock_core::LockName;
+use lock_core::backend::{ListFrom, ListPage};
+
+/// The bytes behind all names with this prefix. A name is UTF-8, which has no byte `ff`.
+///
+/// # Examples
+/// ```
+/// # use lock_kit::list::past;
+/// assert!(past("a/") > "a/\u{10ffff}".as_bytes().to_vec() && past("a/") < b"a0".to_vec());
+/// ```
+pub fn past(prefix: &str) -> Vec<u8> {
+    [prefix.as_bytes(), &[0xff]].concat()
+}
+
+/// The page that these rows make: names, and whether each is used. The server was asked for `at_most` rows. The next page begins
+/// after the last one of them, so that names that are free cost a page no more than others.
+///
+/// # Errors
+/// That of a row that cannot be read.
+pub fn page<E>(
+    rows: impl IntoIterator<Item = Result<(Vec<u8>, bool), E>>,
+    from: &ListFrom,
+    at_most: usize,
+) -> Result<ListPage, E> {
+    let (mut names, mut count, mut last) = (Vec::new(), 0, None);
+    for row in rows {
+        let (name, is_used) = row?;
+        let name = String::from_utf8_lossy(&name).into_owned();
+        // What is no name was written by somebody else.
+        if is_used && let Ok(name) = LockName::new(&name) {
+            names.push(name);
+        }
+        count += 1;
+        last = Some(name);
+    }
+    let last = last.filter(|_| count >= at_most);
+    Ok(ListPage::new(names, last.map(|last| from.go_on_after(last))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn paged(rows: &[(&[u8], bool)], at_most: usize) -> (Vec<String>, Option<String>) {
+        let rows = rows
+            .iter()
+            .map(|(name, is_used)| Ok::<_, ()>((name.to_vec(), *is_used)));
+        let page = page(rows, &ListFrom::prefix("a"), at_most).unwrap();
+        let next = page.next.map(|next| {
+            assert_eq!(next.name_prefix(), "a");
+            next.after().unwrap().to_owned()
+        });
+        (page.names.iter().map(|name| name.as_str().to_owned()).collect(), next)
+    }
+
+    #[test]
+    fn a_page_has_names_that_are_used_and_goes_on_after_all_that_were_read() {
+        let rows: [(&[u8], _); 4] = [(b"a1", true), (b"a2", false), (b"", true), (b"a3", false)];
+        let names = vec!["a1".to_owned()];
+        assert_eq!(paged(&rows, 4), (names.clone(), Some("a3".to_owned())));
+        assert_eq!(paged(&rows, 5), (names, None));
+        assert_eq!(paged(&[], 1), (Vec::new(), None));
+    }
+
+    #[test]
+    fn a_prefix_ends_behind_its_last_name() {
+        assert_eq!(past("a/"), b"a/\xff");
+        assert_eq!(past(""), b"\xff");
+    }
+
+    #[test]
+    fn a_row_that_cannot_be_read_is_an_error() {
+        assert_eq!(page([Err("no name")], &ListFrom::all(), 1).unwrap_err(), "no name");
+    }
+}
