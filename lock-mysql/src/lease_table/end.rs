@@ -41,7 +41,7 @@ impl Shared {
                     true => released(&ended).1,
                     false => shared_released(&ended).1,
                 };
-                self.wake_waiter(request.name(), sleeper);
+                self.wake_waiter(request.name(), sleeper).await;
                 let sharing = Sharing::of(request.mode())?.filter(|_| waited);
                 if let Some(sharing) = sharing {
                     // If it stays, it keeps others from the name for a while.
@@ -67,7 +67,7 @@ impl Shared {
         self.end_unanswered(holder).await?;
         let sql = self.statements.release(name, holder, keep_for);
         let (was_there, sleeper) = released(&self.end_hold(name, holder, Job::Statement(sql)).await?);
-        self.wake_waiter(name, sleeper);
+        self.wake_waiter(name, sleeper).await;
         Ok(was_there)
     }
 
@@ -82,7 +82,7 @@ impl Shared {
         let statements = self.statements.end(name, holder);
         let ended = self.end_hold(name, holder, Job::Transaction(statements)).await?;
         let (was_there, sleeper) = shared_released(&ended);
-        self.wake_waiter(name, sleeper);
+        self.wake_waiter(name, sleeper).await;
         if is_permit {
             // Others that wait for permits have left no mark.
             self.call_next(name);

@@ -24,7 +24,7 @@ impl Shared {
             return Ok(Revoked::NotHeld);
         };
         if how != Revoke::AtLeaseEnd {
-            self.wake_waiter(name, hold.sleeper);
+            self.wake_waiter(name, hold.sleeper).await;
             // Others that wait for permits have left no mark.
             self.call_next(name);
         }

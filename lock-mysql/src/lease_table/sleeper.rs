@@ -53,6 +53,8 @@ struct State {
 
 /// The length of a sleep by one statement.
 const SLEEP: Duration = Duration::from_secs(20);
+/// So long an end of a hold waits for the answer to its call. By then waiters ask by themselves.
+const WOKEN_WITHIN: Duration = Duration::from_secs(1);
 /// If there is none, the next one is tried after this.
 const PAUSE: Duration = Duration::from_secs(5);
 /// The most names that are looked for with one statement.
@@ -78,14 +80,15 @@ impl Shared {
         }
     }
 
-    /// Wakes the waiter that the answer to a release names; 0 for none.
-    pub(super) fn wake_waiter(self: &Arc<Self>, name: &LockName, sleeper: u64) {
+    /// Wakes the waiter that the answer to a release names; 0 for none. Waits until the server has done so, for a second at most: a
+    /// process that ends right after its release must not take the call along.
+    pub(super) async fn wake_waiter(self: &Arc<Self>, name: &LockName, sleeper: u64) {
         if sleeper == 0 {
             return;
         }
         if let Ok(runtime) = Handle::try_current() {
             let (shared, name) = (self.clone(), name.clone());
-            runtime.spawn(async move {
+            let waking = runtime.spawn(async move {
                 let woken = shared.keep_job(Job::Statement(wake(sleeper))).await;
                 // Nobody waits there.
                 if woken.is_err_and(|error| error.code() == Some(NO_SUCH_CONNECTION)) {
@@ -93,6 +96,8 @@ impl Shared {
                     drop(shared.keep_job(Job::Statement(unmark)).await);
                 }
             });
+            // After that it goes on in the background.
+            drop(timeout(WOKEN_WITHIN.min(self.config.response_timeout), waking).await);
         }
     }
 

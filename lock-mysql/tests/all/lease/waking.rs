@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use lock_core::backend::ReleaseOutcome;
+use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
@@ -49,6 +50,38 @@ async fn a_waiter_sleeps_at_the_server_until_the_release_wakes_it() {
     let most = 2.0 + 2.0 * took.as_secs_f64();
     assert!((asked as f64) <= most, "{asked} questions in {took:?}");
     granted.release().await;
+    drop(soon("granted", waiting).await.unwrap().unwrap());
+}
+
+/// All that is under way in a process ends with it.
+#[testbed::test]
+async fn a_process_that_ends_right_after_its_release_has_woken_the_next_one() {
+    let fixture = Fixture::own().await;
+    let (holding, held) = oneshot::channel();
+    let (release, released) = oneshot::channel::<()>();
+    let first = backend(&fixture);
+    // Its connections end with its runtime, which nobody drives after the release.
+    let process = tokio::task::spawn_blocking(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.unwrap().block_on(async {
+            let granted = grant(&first, "a", secs(600)).await;
+            holding.send(()).unwrap();
+            released.await.unwrap();
+            granted.release().await
+        })
+    });
+    soon("held", held).await.unwrap();
+    let (lock, mut observer) = (locker(&fixture).lock("a").ttl(secs(600)), fixture.observer().await);
+    let waiting = tokio::spawn(async move { lock.acquire().await });
+    until("marked, and asleep", async || {
+        let marked = in_row(&mut observer, &fixture, "a", "sleeper*(wanted>0)").await > 0;
+        marked && observer.statements().await.iter().any(|sql| sql.contains(":held"))
+    })
+    .await;
+    let before = counted(&mut observer, "Com_kill").await;
+    release.send(()).unwrap();
+    assert_eq!(soon("released", process).await.unwrap(), ReleaseOutcome::Released);
+    assert!(counted(&mut observer, "Com_kill").await > before, "nobody was woken");
     drop(soon("granted", waiting).await.unwrap().unwrap());
 }
 
