@@ -3,7 +3,7 @@
 //! The driver matches answers by order and reads on if nobody waits for one. So a request may be dropped at any point, and many go
 //! out without waiting for each other.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::future::{pending, poll_fn};
 use std::sync::Arc;
@@ -25,11 +25,13 @@ pub(crate) use self::dial::{Dialer, SetUp};
 pub(crate) use self::listener::{Listener, Listening};
 pub(crate) use self::supervisor::Supervisor;
 
+use self::prepared::Prepared;
 use crate::error::SqlError;
 use crate::probe::Probe;
 
 mod dial;
 mod listener;
+mod prepared;
 mod supervisor;
 mod tls;
 
@@ -61,8 +63,7 @@ pub(crate) struct Connection {
     round_trip: Duration,
     /// Whether statements are prepared: not where a pooler may give each transaction another connection.
     prepares: AtomicBool,
-    /// By the addresses of the statements, which live as long as their backend.
-    prepared: Mutex<HashMap<usize, Prepared>>,
+    prepared: Mutex<Prepared<tokio_postgres::Statement>>,
     was_used: AtomicBool,
     /// Counts connections of this process.
     number: u64,
@@ -71,11 +72,6 @@ pub(crate) struct Connection {
     sent: SentAt,
     /// The one that its task runs on.
     runtime: Handle,
-}
-
-enum Prepared {
-    UnderWay,
-    Ready(tokio_postgres::Statement),
 }
 
 /// What the connection's task and its callers share.
@@ -232,10 +228,7 @@ impl Connection {
         limit: Option<Duration>,
     ) -> Result<Vec<Row>, SqlError> {
         let key = std::ptr::from_ref(statement).addr();
-        let prepared = match self.prepared.lock().get(&key) {
-            Some(Prepared::Ready(prepared)) => Some(prepared.clone()),
-            _ => None,
-        };
+        let prepared = self.prepared.lock().get(key);
         let Some(prepared) = prepared else {
             let typed: Vec<_> = parameters
                 .iter()
@@ -322,16 +315,13 @@ impl Connection {
 
     /// From the second time on, the server need not read the text of the statement.
     fn prepare_in_background(self: &Arc<Self>, statement: &Statement, key: usize) {
-        if !self.prepares.load(Ordering::Relaxed) || self.prepared.lock().insert(key, Prepared::UnderWay).is_some() {
+        if !self.prepares.load(Ordering::Relaxed) || !self.prepared.lock().begin(key) {
             return;
         }
         let (this, sql, types) = (self.clone(), statement.sql.clone(), statement.types.clone());
         self.runtime.spawn(async move {
-            match this.client.prepare_typed(&sql, &types).await {
-                Ok(prepared) => drop(this.prepared.lock().insert(key, Prepared::Ready(prepared))),
-                // The next request tries again.
-                Err(_) => drop(this.prepared.lock().remove(&key)),
-            }
+            let prepared = this.client.prepare_typed(&sql, &types).await;
+            this.prepared.lock().end(key, prepared.ok());
         });
     }
 }

@@ -35,8 +35,8 @@ mod hold;
 mod renewals;
 mod waits;
 
-/// So long an end of a hold waits for the answer to its call. By then waiters ask by themselves.
-const CALLED_WITHIN: Duration = Duration::from_secs(1);
+/// How long the end of a hold waits for the answer to its call.
+const CALLED_WITHIN: Duration = Duration::from_millis(250);
 
 /// The state that the backend and all its holds share.
 struct Shared {
@@ -129,8 +129,8 @@ impl Shared {
         answer
     }
 
-    /// Calls those whose turn it is, and waits until the server has done so: a process that ends right after its release must not
-    /// take the call along. Whoever loses a call asks a little later.
+    /// Calls those whose turn it is, and waits until the server has done so: otherwise the call is lost if the process exits. Whoever
+    /// loses a call asks a little later.
     async fn call(&self, connection: &Connection, name: &LockName) {
         let call = self.statements.call(&literal(name_bytes(name)));
         let called = connection.run(&call, None);

@@ -31,8 +31,8 @@ use crate::protocol::list_page;
 /// back, a hold lasts at most as long as the longest TTL that its holder asked for.
 ///
 /// Waiters of one process queue there. The first one marks the row, and the release of another process wakes it by `KILL QUERY`,
-/// which all connections of one user may do. The release returns after that, one round trip later than if nobody waits: a process
-/// may end right after it. The mark keeps the name for it for a moment. Waiters that found the mark of another
+/// which all connections of one user may do. The release returns after that, one round trip and at most 250 ms later than if
+/// nobody waits: a process may end right after it. The mark keeps the name for it for a moment. Waiters that found the mark of another
 /// process have queue entries, which are named locks of their connections. Who was granted the name calls one of them, and that one
 /// leaves the next mark. Besides, a waiter with a mark asks again every 0.5 to 1 s and one without every 250 to 500 ms, and both
 /// less often if many names are waited for. The order of waiters is not kept.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use lock_core::backend::{AcquireRequest, HolderId, Mode};
 use lock_core::{LockName, Result};
 
+use super::sleeper::woken;
 use super::{Shared, lock_error};
 use crate::connection::{Session, end_connection};
 use crate::error::{RequestError, unknown_outcome};
@@ -41,16 +42,17 @@ impl Shared {
                     true => released(&ended).1,
                     false => shared_released(&ended).1,
                 };
-                self.wake_waiter(request.name(), sleeper).await;
+                self.claims.remove(holder);
                 let sharing = Sharing::of(request.mode())?.filter(|_| waited);
+                let waking = self.wake_waiter(request.name(), sleeper);
                 if let Some(sharing) = sharing {
                     // If it stays, it keeps others from the name for a while.
                     let unmark = self.statements.unmark_kind(request.name(), sharing);
                     drop(self.keep_job(Job::Statement(unmark)).await);
                 }
-                if had_mark || request.mode() != Mode::Exclusive {
-                    self.call_next(request.name());
-                }
+                let calls = had_mark || request.mode() != Mode::Exclusive;
+                let calling = calls.then(|| self.call_next(request.name())).flatten();
+                woken([waking, calling]).await;
             }
         }
         self.claims.remove(holder);
@@ -67,7 +69,7 @@ impl Shared {
         self.end_unanswered(holder).await?;
         let sql = self.statements.release(name, holder, keep_for);
         let (was_there, sleeper) = released(&self.end_hold(name, holder, Job::Statement(sql)).await?);
-        self.wake_waiter(name, sleeper).await;
+        woken([self.wake_waiter(name, sleeper), None]).await;
         Ok(was_there)
     }
 
@@ -82,11 +84,9 @@ impl Shared {
         let statements = self.statements.end(name, holder);
         let ended = self.end_hold(name, holder, Job::Transaction(statements)).await?;
         let (was_there, sleeper) = shared_released(&ended);
-        self.wake_waiter(name, sleeper).await;
-        if is_permit {
-            // Others that wait for permits have left no mark.
-            self.call_next(name);
-        }
+        // Others that wait for permits have left no mark.
+        let calling = is_permit.then(|| self.call_next(name)).flatten();
+        woken([self.wake_waiter(name, sleeper), calling]).await;
         Ok(was_there)
     }
 

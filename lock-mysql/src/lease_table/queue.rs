@@ -6,6 +6,7 @@ use lock_core::LockName;
 use lock_core::backend::{AcquireRequest, HolderId};
 use lock_kit::pacing::Wakes;
 use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
 
 use super::Shared;
 use crate::connection::Session;
@@ -78,24 +79,27 @@ impl Shared {
         waiter.is_marked
     }
 
-    /// Calls one of those who wait without a mark.
-    pub(super) fn call_next(self: &Arc<Self>, name: &LockName) {
-        self.leave_and_call(name, None, true);
+    /// Begins to call one of those who wait without a mark.
+    pub(super) fn call_next(self: &Arc<Self>, name: &LockName) -> Option<JoinHandle<()>> {
+        self.leave_and_call(name, None, true)
     }
 
     /// In the background: whoever loses a call asks a little later.
-    fn leave_and_call(self: &Arc<Self>, name: &LockName, entry: Option<Arc<Session>>, calls: bool) {
+    fn leave_and_call(
+        self: &Arc<Self>,
+        name: &LockName,
+        entry: Option<Arc<Session>>,
+        calls: bool,
+    ) -> Option<JoinHandle<()>> {
         let entry = entry.filter(|entry| !entry.has_ended());
         if entry.is_none() && !calls {
-            return;
+            return None;
         }
-        let Ok(runtime) = Handle::try_current() else {
-            return;
-        };
+        let runtime = Handle::try_current().ok()?;
         let leave = entry.map(|entry| (entry, self.statements.leave_queue(name)));
         let call = calls.then(|| self.statements.call_next(name, rand::random_range(0..usize::MAX)));
         let shared = self.clone();
-        runtime.spawn(async move {
+        Some(runtime.spawn(async move {
             let Ok(member) = shared.asking.member(None).await else {
                 return;
             };
@@ -111,6 +115,6 @@ impl Shared {
                 }
             };
             tokio::join!(leave, call);
-        });
+        }))
     }
 }

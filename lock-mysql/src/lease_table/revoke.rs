@@ -5,6 +5,7 @@ use std::sync::Arc;
 use lock_core::backend::{Revoke, Revoked};
 use lock_core::{FencingToken, LockName, Result};
 
+use super::sleeper::woken;
 use super::{Shared, lock_error};
 use crate::error::{RequestError, SqlError};
 use crate::protocol::Job;
@@ -24,9 +25,8 @@ impl Shared {
             return Ok(Revoked::NotHeld);
         };
         if how != Revoke::AtLeaseEnd {
-            self.wake_waiter(name, hold.sleeper).await;
             // Others that wait for permits have left no mark.
-            self.call_next(name);
+            woken([self.wake_waiter(name, hold.sleeper), self.call_next(name)]).await;
         }
         Ok(Revoked::done(hold.lease_left))
     }

@@ -16,9 +16,11 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use lock_core::LockName;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
 use super::Shared;
@@ -53,8 +55,9 @@ struct State {
 
 /// The length of a sleep by one statement.
 const SLEEP: Duration = Duration::from_secs(20);
-/// So long an end of a hold waits for the answer to its call. By then waiters ask by themselves.
-const WOKEN_WITHIN: Duration = Duration::from_secs(1);
+/// How long the end of a hold waits until the server has woken the next waiter. If the process exits before that, the waiter is
+/// not woken.
+const WOKEN_WITHIN: Duration = Duration::from_millis(250);
 /// If there is none, the next one is tried after this.
 const PAUSE: Duration = Duration::from_secs(5);
 /// The most names that are looked for with one statement.
@@ -80,25 +83,18 @@ impl Shared {
         }
     }
 
-    /// Wakes the waiter that the answer to a release names; 0 for none. Waits until the server has done so, for a second at most: a
-    /// process that ends right after its release must not take the call along.
-    pub(super) async fn wake_waiter(self: &Arc<Self>, name: &LockName, sleeper: u64) {
-        if sleeper == 0 {
-            return;
-        }
-        if let Ok(runtime) = Handle::try_current() {
-            let (shared, name) = (self.clone(), name.clone());
-            let waking = runtime.spawn(async move {
-                let woken = shared.keep_job(Job::Statement(wake(sleeper))).await;
-                // Nobody waits there.
-                if woken.is_err_and(|error| error.code() == Some(NO_SUCH_CONNECTION)) {
-                    let unmark = shared.statements.unmark(&name, sleeper);
-                    drop(shared.keep_job(Job::Statement(unmark)).await);
-                }
-            });
-            // After that it goes on in the background.
-            drop(timeout(WOKEN_WITHIN.min(self.config.response_timeout), waking).await);
-        }
+    /// Begins to wake the waiter that the answer to a release names; 0 for none.
+    pub(super) fn wake_waiter(self: &Arc<Self>, name: &LockName, sleeper: u64) -> Option<JoinHandle<()>> {
+        let runtime = Handle::try_current().ok().filter(|_| sleeper != 0)?;
+        let (shared, name) = (self.clone(), name.clone());
+        Some(runtime.spawn(async move {
+            let woken = shared.keep_job(Job::Statement(wake(sleeper))).await;
+            // Nobody waits there.
+            if woken.is_err_and(|error| error.code() == Some(NO_SUCH_CONNECTION)) {
+                let unmark = shared.statements.unmark(&name, sleeper);
+                drop(shared.keep_job(Job::Statement(unmark)).await);
+            }
+        }))
     }
 
     /// Has those waiters ask whose name is free.
@@ -125,6 +121,11 @@ impl Shared {
             }
         }
     }
+}
+
+/// Waits until the server has woken those whom the end of a hold calls. What takes longer goes on in the background.
+pub(super) async fn woken(calls: [Option<JoinHandle<()>>; 2]) {
+    drop(timeout(WOKEN_WITHIN, join_all(calls.into_iter().flatten())).await);
 }
 
 /// The task that sleeps. It ends with the backend, or when nobody waits any more.

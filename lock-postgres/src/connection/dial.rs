@@ -1,6 +1,5 @@
 //! Makes connections, and asks what they lead to.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -186,7 +185,7 @@ impl Dialer {
             probe: Probe::default(),
             round_trip: Duration::ZERO,
             prepares: AtomicBool::new(is_own),
-            prepared: Mutex::new(HashMap::new()),
+            prepared: Mutex::default(),
             was_used: AtomicBool::new(false),
             number: NUMBERS.fetch_add(1, Ordering::Relaxed),
             mark,

@@ -8,7 +8,7 @@ use lock_core::{Error, ErrorKind, FencingToken, LockName, Result};
 use tokio_postgres::Row;
 
 use super::Shared;
-use crate::connection::{Connection, Parameters, Statement, Supervisor, TextRows};
+use crate::connection::{Connection, Parameters, Statement, TextRows};
 use crate::error::SqlError;
 use crate::names::{Id, name_bytes};
 use crate::protocol::answers::{column, duration, flag, flags, revoked, told};
@@ -142,13 +142,6 @@ impl Shared {
         }
         // The hold went with its table.
         Ok((sent, unless_missing(rows)?))
-    }
-
-    /// Calls those whose turn it is, if there is a connection, and waits until the server has done so.
-    pub(super) async fn call_over(&self, supervisor: &Supervisor, name: &LockName) {
-        if let Ok(connection) = supervisor.connection().await {
-            self.call(&connection, name).await;
-        }
     }
 
     /// Ends the hold with this token, whoever has it.

@@ -47,8 +47,11 @@ impl LeaseRows for Shared {
         let sql = self.statements.downgrade(&held.name, held.holder, held.token, ttl);
         let (sent, rows) = self.keep(&held.name, &sql).await?;
         let (was_there, is_wanted) = flags(&rows);
-        if was_there && is_wanted {
-            self.call_over(&self.keeping, &held.name).await;
+        if was_there
+            && is_wanted
+            && let Ok(connection) = self.keeping.connection().await
+        {
+            self.begin_call(&connection, &held.name);
         }
         Ok(was_there.then_some(sent))
     }

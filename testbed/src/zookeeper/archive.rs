@@ -21,7 +21,9 @@ const NAME: &str = "classes.jsa";
 pub(super) fn of(program: &locate::ZooKeeper) -> Option<PathBuf> {
     let made = template::of(&program.java, &program.jars, |data| {
         // Starts merely take longer without one. It is not tried again.
-        drop(make(program, data));
+        if make(program, data).is_err() {
+            drop(fs::remove_file(data.join(NAME)));
+        }
         Ok(())
     });
     let archive = made.ok()?.join(NAME);
@@ -43,7 +45,11 @@ fn make(program: &locate::ZooKeeper, template: &Path) -> Result<(), Error> {
     command.arg(format!("-XX:ArchiveClassesAtExit={}", template.join(NAME).display()));
     base(&mut command, program).arg(dir.join("zoo.cfg"));
     let server = Process::start(&command, &dir.join("log"), &watchdog)?;
-    let served = until(|| server.has_ended() || mode(number).is_some());
+    let served = until(|| server.has_ended() || mode(number).is_some()).and_then(|()| match server.has_ended() {
+        // It has not loaded what a server needs.
+        true => Err(io::ErrorKind::BrokenPipe.into()),
+        false => Ok(()),
+    });
     server.signal(Signal::TERM)?;
     let ended = until(|| server.has_ended());
     server.kill(&watchdog)?;

@@ -33,7 +33,7 @@ pub(crate) fn leave_out(mut step: Step) -> Result<Step> {
     let listed = list(&step)?;
     for edition in Edition::EXTRA {
         let names: Vec<&str> = tests(&listed).filter(|test| is_on(edition, test)).collect();
-        let others = names.iter().filter(|test| !has(edition, test));
+        let others = names.iter().filter(|test| !has(edition, test) && !is_vital(test));
         let before = step.left_out.len();
         step.left_out.extend(others.map(|&test| test.into()));
         let chosen = names.len() - (step.left_out.len() - before);
@@ -81,6 +81,20 @@ fn is_on(edition: Edition, test: &str) -> bool {
     of_setup.is_some_and(|rest| rest.starts_with("::") || (rest.starts_with('_') && rest.contains("::")))
 }
 
+/// Each version has those without which it is no lock.
+fn is_vital(test: &str) -> bool {
+    const VITAL: [&str; 6] = [
+        "exclusion_between_",
+        "another_process_excludes_us",
+        "a_killed_process_frees_its_lock",
+        "a_held_lock_is_renewed",
+        "tokens_grow_",
+        "readers_hold_together",
+    ];
+    test.split_once("::")
+        .is_some_and(|(_, case)| VITAL.iter().any(|vital| case.starts_with(vital)))
+}
+
 /// By the test's name, so that the choice stays when tests come and go. Each version has a choice of its own.
 fn has(edition: Edition, test: &str) -> bool {
     let mut hasher = DefaultHasher::new();
@@ -113,6 +127,12 @@ mod tests {
         ] {
             assert_eq!(on(test), None, "{test}");
         }
+    }
+
+    #[test]
+    fn each_version_has_what_makes_a_lock() {
+        assert!(is_vital("redis8::exclusion_between_tasks") && is_vital("mysql9_row::tokens_grow_over_a_restart"));
+        assert!(!is_vital("redis8::a_ttl_too_short_is_refused"));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use lock_core::backend::ReleaseOutcome;
+use testbed::in_some_run;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
@@ -56,6 +57,11 @@ async fn a_waiter_sleeps_at_the_server_until_the_release_wakes_it() {
 /// All that is under way in a process ends with it.
 #[testbed::test]
 async fn a_process_that_ends_right_after_its_release_has_woken_the_next_one() {
+    // On a machine that stands still, the waiter's mark in the row ends, and then nobody is woken.
+    in_some_run("the waiter is not woken", is_woken_by_one_that_ends).await;
+}
+
+async fn is_woken_by_one_that_ends() -> bool {
     let fixture = Fixture::own().await;
     let (holding, held) = oneshot::channel();
     let (release, released) = oneshot::channel::<()>();
@@ -81,8 +87,9 @@ async fn a_process_that_ends_right_after_its_release_has_woken_the_next_one() {
     let before = counted(&mut observer, "Com_kill").await;
     release.send(()).unwrap();
     assert_eq!(soon("released", process).await.unwrap(), ReleaseOutcome::Released);
-    assert!(counted(&mut observer, "Com_kill").await > before, "nobody was woken");
+    let is_woken = counted(&mut observer, "Com_kill").await > before;
     drop(soon("granted", waiting).await.unwrap().unwrap());
+    is_woken
 }
 
 /// The row has one mark. Who has been granted the name wakes one of the others, which leaves the next mark.
