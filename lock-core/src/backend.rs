@@ -7,8 +7,8 @@
 //! Core never drops a future of [`acquire`](DistributedLock::acquire), [`abandon`](DistributedLock::abandon) or
 //! [`release`](Hold::release) half-way, as long as the runtime on which it began is driven. If another runtime takes over, core
 //! drops the future and makes the same call again: all three are idempotent. Core does not limit the time of these calls: a backend
-//! limits its own requests. A [quorum](https://docs.rs/lock-quorum) drops a call to a node that gives a vote back, if it has no
-//! answer after two TTLs.
+//! limits its own requests. A [quorum](https://docs.rs/lock-quorum) drops a call to one of its nodes that has no answer after two
+//! TTLs. It abandons an acquire after that, and makes no further call for a release.
 //!
 //! `MemoryBackend` is the reference. The `conformance-tests` crate checks whether a backend keeps the contract.
 
@@ -182,7 +182,8 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     /// and the server has ever answered, core repeats the call.
     ///
     /// # Cancel safety
-    /// Never dropped half-way while the runtime on which it began is driven; called again after that.
+    /// Core never drops it half-way while the runtime on which it began is driven, and calls it again after that. A quorum may
+    /// drop it: see [the module](self).
     async fn acquire(&self, request: &AcquireRequest) -> Result<Attempt>;
 
     /// Undoes all that this request's holder id may have left at the server: a hold, a queue entry, a request under way.
@@ -196,7 +197,8 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     /// If it is not known to be undone. Core calls it again, until it succeeds or the hold has expired.
     ///
     /// # Cancel safety
-    /// Never dropped half-way while the runtime on which it began is driven; called again after that.
+    /// Core never drops it half-way while the runtime on which it began is driven, and calls it again after that. A quorum may
+    /// drop it: see [the module](self).
     async fn abandon(&self, request: &AcquireRequest) -> Result<()>;
 
     /// Returns the holders of the name, as the server sees them.
@@ -298,7 +300,8 @@ pub trait Hold: Debug + Send + Sync + 'static {
     /// If the outcome is unknown. Core retries until the lease has been over for a TTL.
     ///
     /// # Cancel safety
-    /// Never dropped half-way while the runtime on which it began is driven; called again after that.
+    /// Core never drops it half-way while the runtime on which it began is driven, and calls it again after that. A quorum may
+    /// drop it: see [the module](self).
     async fn release(&self, how: ReleaseOptions) -> Result<ReleaseOutcome>;
 
     /// Makes this exclusive hold one in [`Mode::Shared`], in one step: under the same holder id and token, for at least `ttl`

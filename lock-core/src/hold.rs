@@ -250,7 +250,10 @@ impl<W: Successor> ActiveHold<W> {
                 Ok(Renewal::Renewed(_)) => return Ok(()),
                 Ok(Renewal::Lost) => self.lease.lose(LostCause::NotHeld),
                 Err(error) => {
-                    self.lease.suspect_because(error.clone());
+                    // A request that was refused before it was sent says nothing of the hold.
+                    if error.is_retryable() || !error.is_not_executed() {
+                        self.lease.suspect_because(error.clone());
+                    }
                     self.check()?;
                     return Err(error.about(&self.lock.name));
                 }

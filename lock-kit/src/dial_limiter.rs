@@ -50,7 +50,7 @@ struct State<E> {
     failure: Option<(u64, E)>,
 }
 
-/// The permission of a caller.
+/// What a caller does next.
 #[derive(Debug)]
 pub enum Turn<'a, T, E: Clone> {
     /// Dial.
@@ -120,7 +120,7 @@ impl<E: Clone> DialLimiter<E> {
         }
     }
 
-    /// A connection broke, perhaps with all others: until a dial succeeds, dials go out one at a time.
+    /// Has dials go out one at a time until one succeeds. To be called when a connection broke, perhaps with all others.
     pub fn suspect_outage(&self) {
         self.state.lock().reached = false;
     }

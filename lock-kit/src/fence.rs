@@ -8,7 +8,7 @@
 
 use lock_core::{FencingToken, Stale};
 
-pub use self::row::{Obstacle, check_resource, filled, not_entered};
+pub use self::row::{Obstacle, check_resource, entry_error, fill_placeholders};
 
 mod row;
 

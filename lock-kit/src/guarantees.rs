@@ -3,7 +3,7 @@
 use lock_core::{Guarantee, Verdict};
 
 /// The verdict on a guarantee that is newer than the backend.
-pub fn unheard_of() -> Verdict {
+pub fn unknown_guarantee() -> Verdict {
     Verdict::unknown("this version of the backend does not know it", "update polylock")
 }
 
@@ -20,17 +20,17 @@ pub fn lease_rows_keep(guarantee: Guarantee) -> Verdict {
             "keep its clock by slewing and leave this guarantee out",
         ),
         Guarantee::ConnectionLoss | Guarantee::NoEviction => Verdict::Yes,
-        _ => unheard_of(),
+        _ => unknown_guarantee(),
     }
 }
 
 /// The verdict of a backend that reads the server's settings when it connects, and has not yet.
-pub fn unread() -> Verdict {
+pub fn settings_not_read_yet() -> Verdict {
     Verdict::unknown("the settings were not read yet", "connect")
 }
 
 /// The verdict of a backend that was told to [read no settings](crate::checks::Checks::Off).
-pub fn left_unread() -> Verdict {
+pub fn settings_not_checked() -> Verdict {
     Verdict::unknown("checks=off leaves the settings unread", "leave checks=off out")
 }
 
@@ -46,7 +46,11 @@ mod tests {
         for lost in [Guarantee::Partition, Guarantee::ClockStep] {
             assert!(lease_rows_keep(lost).to_string().starts_with("no: "), "{lost}");
         }
-        for unknown in [lease_rows_keep(Guarantee::ServerCrash), unread(), left_unread()] {
+        for unknown in [
+            lease_rows_keep(Guarantee::ServerCrash),
+            settings_not_read_yet(),
+            settings_not_checked(),
+        ] {
             assert!(unknown.to_string().starts_with("unknown: "), "{unknown}");
         }
     }

@@ -74,7 +74,7 @@ pub trait LeaseRows: Send + Sync + 'static {
     /// Makes an exclusive hold a reader's. Repeated, it renews. Returns when that was sent; `None` if the hold was not there.
     fn downgrade(self: &Arc<Self>, held: &Held, ttl: Duration) -> impl Future<Output = Result<Option<SentAt>>> + Send;
 
-    /// Has the name count at least this token, if the hold is in this table. Returns whether it is.
+    /// Raises the name's last token to at least this one, if the hold is in this table. Returns whether it is.
     fn raise(
         self: &Arc<Self>,
         held: &Held,

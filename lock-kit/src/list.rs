@@ -3,14 +3,14 @@
 use lock_core::LockName;
 use lock_core::backend::{ListFrom, ListPage};
 
-/// The bytes behind all names with this prefix. A name is UTF-8, which has no byte `ff`.
+/// The first byte string after all names with this prefix. A name is UTF-8, which has no byte `ff`.
 ///
 /// # Examples
 /// ```
-/// # use lock_kit::list::past;
-/// assert!(past("a/") > "a/\u{10ffff}".as_bytes().to_vec() && past("a/") < b"a0".to_vec());
+/// # use lock_kit::list::prefix_end;
+/// assert!(prefix_end("a/") > "a/\u{10ffff}".as_bytes().to_vec() && prefix_end("a/") < b"a0".to_vec());
 /// ```
-pub fn past(prefix: &str) -> Vec<u8> {
+pub fn prefix_end(prefix: &str) -> Vec<u8> {
     [prefix.as_bytes(), &[0xff]].concat()
 }
 
@@ -66,8 +66,8 @@ mod tests {
 
     #[test]
     fn a_prefix_ends_behind_its_last_name() {
-        assert_eq!(past("a/"), b"a/\xff");
-        assert_eq!(past(""), b"\xff");
+        assert_eq!(prefix_end("a/"), b"a/\xff");
+        assert_eq!(prefix_end(""), b"\xff");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Fencing of resources that are stored in a MySQL or MariaDB.
 
 use lock_core::{Error, FencingToken, Result};
-use lock_kit::fence::{Entered, Obstacle, check_resource, filled, not_entered};
+use lock_kit::fence::{Entered, Obstacle, check_resource, entry_error, fill_placeholders};
 use lock_kit::tables::check_identifier;
 use sqlx::mysql::MySqlTransaction;
 
@@ -200,7 +200,7 @@ impl Fence {
             _ => return error.into_lock_error(),
         };
         let advice = obstacle.advice("MySQL", &format!("`{}`", self.table));
-        not_entered(&resource, advice, error)
+        entry_error(&resource, advice, error)
     }
 }
 
@@ -219,7 +219,7 @@ fn statements(step: Step, table: &str, resource: &[u8], token: FencingToken) -> 
         Step::EnterShared => Fence::ENTER_SHARED,
         Step::CheckShared => Fence::CHECK_SHARED,
     };
-    filled(&template.replace(Fence::DEFAULT_TABLE, table), &hex(resource), token)
+    fill_placeholders(&template.replace(Fence::DEFAULT_TABLE, table), &hex(resource), token)
 }
 
 fn judge(step: Step, token: FencingToken, results: &[StatementResult]) -> Result<Verdict, SqlError> {

@@ -1,7 +1,7 @@
 //! Fencing of resources that are stored in a PostgreSQL.
 
 use lock_core::{Error, ErrorKind, FencingToken, Result, Stale};
-use lock_kit::fence::{Entered, Role, check_resource, filled};
+use lock_kit::fence::{Entered, Role, check_resource, fill_placeholders};
 use lock_kit::tables::check_identifier;
 use tokio_postgres::{SimpleQueryMessage, Transaction};
 
@@ -195,7 +195,7 @@ impl Fence {
     /// One text of literals: it takes one round trip, and a pooler lets it pass.
     fn text(&self, statements: &str, resource: &[u8], token: FencingToken) -> String {
         let statements = statements.replace(Self::DEFAULT_TABLE, &self.table);
-        filled(&statements, &literal(resource), token)
+        fill_placeholders(&statements, &literal(resource), token)
     }
 }
 

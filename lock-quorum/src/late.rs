@@ -8,6 +8,7 @@ use crate::rules;
 use crate::votes::{Call, Vote, Votes};
 use lock_core::Error;
 use lock_core::backend::Attempt;
+use tokio::time::sleep;
 
 /// Adds the vote to the hold when it arrives, or undoes it if the hold has ended by then.
 pub(crate) fn follow(client: &Arc<Client>, votes: &Arc<Votes>, vote: Arc<Vote>, call: Call) {
@@ -73,6 +74,7 @@ impl Awaited {
         }
     }
 
+    /// Awaits the answer for as long as the vote could live. After that the vote is given back, so that the next renewal asks anew.
     pub(crate) async fn run(&mut self) -> Arrived {
         let Some(call) = &mut self.call else {
             return Arrived::TooLate;
@@ -81,6 +83,7 @@ impl Awaited {
         let attempt = tokio::select! {
             biased;
             () = self.votes.over() => return Arrived::TooLate,
+            () = sleep(self.vote.lasts_at_node()) => return Arrived::Failed(clean_up::unanswered()),
             attempt = self.client.watch(&self.vote, began, &mut call.future) => attempt,
         };
         self.call = None;

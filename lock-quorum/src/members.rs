@@ -146,14 +146,14 @@ impl Members {
 
     /// Takes the first reserved name that is free, beginning anywhere.
     async fn take(&self, node: usize, backend: &dyn DistributedLock) -> Result<()> {
-        let first = rand::random_range(0..NAMES);
+        let (first, lasts) = (rand::random_range(0..NAMES), rules::lasts_at_node(self.ttl));
         for number in (first..NAMES).chain(0..first) {
             let terms = Terms::new(self.ttl).label(self.own.to_string());
             // It is no vote: a node gives it during its restart delay, too.
             let options = RequestOptions::new(name(number)?, terms).waits(false).reinstates();
             let (request, control) = options.start();
-            let attempt = backend.acquire(&request).await;
-            let mark = match attempt {
+            let attempt = timeout(lasts, backend.acquire(&request)).await;
+            let mark = match attempt.unwrap_or_else(|_| Err(unanswered())) {
                 Ok(Attempt::Granted(hold, _armed)) => Marked {
                     node,
                     hold,
@@ -163,10 +163,14 @@ impl Members {
                 Ok(_) => continue,
                 Err(error) if request.was_certainly_not_sent(&error) => return Err(error),
                 // If this fails too, the mark expires.
-                Err(_) => return backend.abandon(&request).await,
+                Err(_) => {
+                    let abandoned = timeout(lasts, backend.abandon(&request)).await;
+                    return abandoned.unwrap_or_else(|_| Err(unanswered()));
+                }
             };
             if let Err(unwanted) = self.keep(mark) {
-                unwanted.hold.release(ReleaseOptions::default()).await?;
+                let released = timeout(lasts, unwanted.hold.release(ReleaseOptions::default())).await;
+                released.unwrap_or_else(|_| Err(unanswered()))?;
             }
             return Ok(());
         }
@@ -217,7 +221,8 @@ pub(crate) async fn join(members: &Arc<Members>, nodes: &[usize]) -> Result<()> 
     Ok(())
 }
 
-/// At those that have none. No acquire is dropped half-way, unless what it left has expired: what comes late is kept then.
+/// At those that have none. An acquire without an answer is abandoned when what it left has expired; one that is answered before is
+/// kept.
 async fn leave_marks(members: &Arc<Members>, nodes: &[usize]) {
     let mut taking = Vec::new();
     for node in nodes.iter().copied() {
@@ -231,7 +236,7 @@ async fn leave_marks(members: &Arc<Members>, nodes: &[usize]) {
         let backend = members.nodes[node].backend.clone();
         taking.push(tokio::spawn(async move {
             // Tried again at the next renewal.
-            let _ = timeout(rules::lasts_at_node(members.ttl), members.take(node, &*backend)).await;
+            let _ = members.take(node, &*backend).await;
             members.state.lock().asked.remove(&node);
         }));
     }

@@ -28,12 +28,12 @@ pub fn check_resource(resource: &[u8]) -> Result<()> {
 /// # Examples
 /// ```
 /// # use lock_core::FencingToken;
-/// # use lock_kit::fence::filled;
+/// # use lock_kit::fence::fill_placeholders;
 /// let sql = "UPDATE t SET writer = :token WHERE resource = :resource";
-/// let filled = filled(sql, "x'61'", FencingToken::new(7).unwrap());
+/// let filled = fill_placeholders(sql, "x'61'", FencingToken::new(7).unwrap());
 /// assert_eq!(filled, "UPDATE t SET writer = 7 WHERE resource = x'61'");
 /// ```
-pub fn filled(statements: &str, resource: &str, token: FencingToken) -> String {
+pub fn fill_placeholders(statements: &str, resource: &str, token: FencingToken) -> String {
     statements
         .replace(":resource", resource)
         .replace(":token", &token.to_string())
@@ -83,7 +83,7 @@ impl Obstacle {
 }
 
 /// The error for a resource whose fence cannot be entered.
-pub fn not_entered(
+pub fn entry_error(
     resource: &str,
     (kind, advice): (ErrorKind, impl fmt::Display),
     source: impl Into<Box<dyn StdError + Send + Sync>>,
@@ -111,7 +111,7 @@ mod tests {
     #[test]
     fn every_place_is_filled() {
         let sql = "SET w = :token WHERE r = :resource AND w < :token";
-        let filled = filled(sql, "x'61'", FencingToken::new(7).unwrap());
+        let filled = fill_placeholders(sql, "x'61'", FencingToken::new(7).unwrap());
         assert_eq!(filled, "SET w = 7 WHERE r = x'61' AND w < 7");
     }
 
@@ -144,7 +144,7 @@ mod tests {
                 "MySQL ended a deadlock: run the transaction again",
             ),
         ] {
-            let error = not_entered("a\"b", obstacle.advice("MySQL", "t"), "the server's words");
+            let error = entry_error("a\"b", obstacle.advice("MySQL", "t"), "the server's words");
             assert_eq!(error.kind(), kind, "{obstacle:?}");
             let message = format!("the fence of \"a\\\"b\" cannot be entered: {said}: the server's words");
             assert_eq!(error.to_string(), message);

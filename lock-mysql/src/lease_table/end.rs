@@ -34,28 +34,25 @@ impl Shared {
             .keep_on(self.without_waiting(request.name(), job), self.limit())
             .await;
         self.note_row(request.name(), &done);
-        match done {
-            Err(RequestError::Sql(error)) if error.is_missing_table() => {}
-            answer => {
-                let ended = answer.map_err(lock_error)?.result;
-                let sleeper = match is_exclusive {
-                    true => released(&ended).1,
-                    false => shared_released(&ended).1,
-                };
-                self.claims.remove(holder);
-                let sharing = Sharing::of(request.mode())?.filter(|_| waited);
-                let waking = self.wake_waiter(request.name(), sleeper);
-                if let Some(sharing) = sharing {
-                    // If it stays, it keeps others from the name for a while.
-                    let unmark = self.statements.unmark_kind(request.name(), sharing);
-                    drop(self.keep_job(Job::Statement(unmark)).await);
-                }
-                let calls = had_mark || request.mode() != Mode::Exclusive;
-                let calling = calls.then(|| self.call_next(request.name())).flatten();
-                woken([waking, calling]).await;
-            }
-        }
+        let ended = match done {
+            Err(RequestError::Sql(error)) if error.is_missing_table() => None,
+            answer => Some(answer.map_err(lock_error)?.result),
+        };
         self.claims.remove(holder);
+        let Some(ended) = ended else { return Ok(()) };
+        let sleeper = match is_exclusive {
+            true => released(&ended).1,
+            false => shared_released(&ended).1,
+        };
+        let waking = self.wake_waiter(request.name(), sleeper);
+        if let Some(sharing) = Sharing::of(request.mode())?.filter(|_| waited) {
+            // If it stays, it keeps others from the name for a while.
+            let unmark = self.statements.unmark_kind(request.name(), sharing);
+            drop(self.keep_job(Job::Statement(unmark)).await);
+        }
+        let calls = had_mark || request.mode() != Mode::Exclusive;
+        let calling = calls.then(|| self.call_next(request.name())).flatten();
+        woken([waking, calling]).await;
         Ok(())
     }
 

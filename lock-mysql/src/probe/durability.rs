@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use lock_core::{Result, Verdict};
-use lock_kit::guarantees::left_unread;
+use lock_kit::guarantees::settings_not_checked;
 
 use super::variables;
 use crate::config::{Checks, MySqlConfig};
@@ -26,7 +26,7 @@ pub(crate) async fn check_durability(
     limit: Duration,
 ) -> Result<Verdict, RequestError> {
     if config.checks == Checks::Off {
-        return Ok(left_unread());
+        return Ok(settings_not_checked());
     }
     let answer = session.run(VARIABLES.to_owned(), None, limit).await?;
     let rows = answer.results.first().ok_or(SqlError::UnexpectedAnswer("variables"))?;

@@ -1,7 +1,7 @@
 //! The guarantees of each strategy.
 
 use lock_core::{Guarantee, Verdict};
-use lock_kit::guarantees::{lease_rows_keep, unheard_of, unread};
+use lock_kit::guarantees::{lease_rows_keep, settings_not_read_yet, unknown_guarantee};
 
 /// A row lock is an open transaction of one server.
 pub(crate) fn row_locks_keep(guarantee: Guarantee) -> Verdict {
@@ -16,14 +16,14 @@ pub(crate) fn row_locks_keep(guarantee: Guarantee) -> Verdict {
         ),
         Guarantee::ConnectionLoss => Verdict::no("a row lock ends with its connection", "use ?strategy=lease"),
         Guarantee::ClockStep | Guarantee::NoEviction => Verdict::Yes,
-        _ => unheard_of(),
+        _ => unknown_guarantee(),
     }
 }
 
 /// `survives_crash`: as the server's settings said, if they were read.
 pub(crate) fn leases_keep(guarantee: Guarantee, survives_crash: Option<&Verdict>) -> Verdict {
     match guarantee {
-        Guarantee::ServerCrash => survives_crash.cloned().unwrap_or_else(unread),
+        Guarantee::ServerCrash => survives_crash.cloned().unwrap_or_else(settings_not_read_yet),
         Guarantee::Failover => Verdict::unknown(
             "nothing shows which replica is promoted, and whether each commit waits for it",
             "have commits wait for every replica that may be promoted",

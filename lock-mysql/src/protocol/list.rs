@@ -16,7 +16,7 @@ pub(crate) fn statement(table: &str, is_used: &str, from: &ListFrom, at_most: us
         Some(after) => format!("`name`>{}", hex(after.as_bytes())),
         None => format!("`name`>={}", hex(from.name_prefix().as_bytes())),
     };
-    let end = hex(&list::past(from.name_prefix()));
+    let end = hex(&list::prefix_end(from.name_prefix()));
     format!(
         "SELECT `name`,CAST({is_used} AS SIGNED) FROM `{table}` l WHERE {begin} AND `name`<{end} \
          ORDER BY `name` LIMIT {at_most}"

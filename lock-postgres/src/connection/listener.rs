@@ -1,5 +1,5 @@
 //! The connection over which waiters are woken: there only while anybody waits, since each notification wakes all listening
-//! sessions of a database. A process that waits again and again keeps it: a call that comes before a new one listens is lost.
+//! sessions of a database. It stays for two to three seconds after a wait: a call that comes before a new one listens is lost.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,12 +8,14 @@ use lock_core::backend::HolderId;
 use lock_kit::backoff::pauses;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::{Connection, Dialer};
 
 /// How often it looks whether anybody waits still.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// So long after anybody was last known to wait, it goes on.
+const KEPT: Duration = Duration::from_secs(2);
 /// How long the server may take to answer that it is there.
 const SILENT_AFTER: Duration = Duration::from_secs(5);
 
@@ -40,8 +42,8 @@ pub(crate) struct Listener {
 struct State {
     is_running: bool,
     hears: bool,
-    /// Whether anybody has begun to wait since the task last looked.
-    was_asked: bool,
+    /// When anybody was last known to wait.
+    needed: Option<Instant>,
     /// The number of the task that runs: an earlier one may end late.
     run: u64,
 }
@@ -79,7 +81,7 @@ impl Listener {
             return;
         };
         let mut state = self.state.lock();
-        state.was_asked = true;
+        state.needed = Some(Instant::now());
         if state.is_running {
             return;
         }
@@ -127,14 +129,16 @@ async fn watch(connection: &Connection, listening: &impl Listening, end: &StopOn
 struct StopOnDrop(Arc<Mutex<State>>, u64);
 
 impl StopOnDrop {
-    /// Whether it goes on: somebody waits, or has begun to since it was last asked. If not, the next waiter starts a new one.
+    /// Whether it goes on: somebody waits, or did a moment ago. If not, the next waiter starts a new one.
     fn goes_on(&self, listening: &impl Listening) -> bool {
         let mut state = self.0.lock();
         if state.run != self.1 {
             return false;
         }
-        let was_asked = std::mem::take(&mut state.was_asked);
-        state.is_running = was_asked || listening.is_needed();
+        if listening.is_needed() {
+            state.needed = Some(Instant::now());
+        }
+        state.is_running = state.needed.is_some_and(|needed| needed.elapsed() < KEPT);
         state.is_running
     }
 
@@ -157,6 +161,8 @@ impl Drop for StopOnDrop {
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::advance;
+
     use super::*;
 
     /// Whether anybody waits.
@@ -173,8 +179,8 @@ mod tests {
         }
     }
 
-    #[test]
-    fn it_stays_for_those_who_wait_again_and_again() {
+    #[tokio::test(start_paused = true)]
+    async fn it_stays_for_those_who_wait_again_and_again() {
         let state = Arc::new(Mutex::new(State {
             is_running: true,
             run: 1,
@@ -182,11 +188,12 @@ mod tests {
         }));
         let end = StopOnDrop(state.clone(), 1);
         assert!(end.goes_on(&Waiting(true)));
-        state.lock().was_asked = true;
-        assert!(
-            end.goes_on(&Waiting(false)),
-            "somebody has waited since, and may wait again"
-        );
+        advance(KEPT - Duration::from_millis(1)).await;
+        assert!(end.goes_on(&Waiting(false)), "somebody may wait again");
+        state.lock().needed = Some(Instant::now());
+        advance(LOOK_EVERY).await;
+        assert!(end.goes_on(&Waiting(false)), "somebody has waited since");
+        advance(LOOK_EVERY).await;
         assert!(!end.goes_on(&Waiting(false)) && !state.lock().is_running);
         state.lock().run = 2;
         assert!(!end.goes_on(&Waiting(true)), "there is another one");

@@ -74,7 +74,17 @@ impl Cause {
                 ErrorKind::Misconfigured
             }
             Self::TokensUsedUp | Self::FailedBefore | Self::Other => ErrorKind::Unexpected,
-            _ => ErrorKind::Unavailable,
+            Self::NoConnectionLeft
+            | Self::ReadOnly
+            | Self::Locked
+            | Self::Cancelled
+            | Self::Deadlock
+            | Self::OldSnapshot
+            | Self::NoMemory
+            | Self::NoRoom
+            | Self::Starting
+            | Self::Ended
+            | Self::Broken => ErrorKind::Unavailable,
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use lock_core::{Error, ErrorKind};
-use lock_kit::fence::{Obstacle, not_entered};
+use lock_kit::fence::{Obstacle, entry_error};
 
 use crate::error::Cause;
 
@@ -15,10 +15,10 @@ pub(crate) fn of_fence(error: tokio_postgres::Error, table: &str, resource: &str
         Some(Cause::OtherColumns) => Obstacle::OtherColumns,
         Some(Cause::Denied) => Obstacle::Denied(", and USAGE on its schema"),
         Some(Cause::Locked | Cause::Cancelled) => Obstacle::Occupied,
-        Some(Cause::OldSnapshot) => return not_entered(resource, (ErrorKind::Unavailable, SNAPSHOT), error),
-        _ => return not_entered(resource, meaning(&error), error),
+        Some(Cause::OldSnapshot) => return entry_error(resource, (ErrorKind::Unavailable, SNAPSHOT), error),
+        _ => return entry_error(resource, meaning(&error), error),
     };
-    not_entered(resource, obstacle.advice("PostgreSQL", table), error)
+    entry_error(resource, obstacle.advice("PostgreSQL", table), error)
 }
 
 /// What may be wrong with any statement in a transaction, and what to do.

@@ -9,7 +9,7 @@ use lock_core::backend::{
     AcquireRequest, Attempt, Capabilities, DistributedLock, ListFrom, ListPage, LockStatus, Revoke, Revoked,
 };
 use lock_core::{FencingToken, Guarantee, LockName, Result, Verdict};
-use lock_kit::list::past;
+use lock_kit::list::prefix_end;
 
 use super::Shared;
 use super::end::unless_missing;
@@ -52,15 +52,15 @@ use crate::protocol::answers::{page, status};
 /// is then behind the last token.
 ///
 /// # Limits
-/// - Two connections for each process, whatever it holds, and a third one while anybody waits, and for a second or two after that.
+/// - Two connections for each process, whatever it holds, and a third one while anybody waits, and for three seconds at most after that.
 /// - A transaction of somebody else that keeps a name's row locked keeps that name from being acquired and renewed. The first such
 ///   request fails after a second, and delays those behind it. For a minute from then on, renewals leave locked rows out, and requests
 ///   for that name fail after 50 ms.
 /// - While a synchronous standby does not answer, each request that is given up leaves a connection at the server until the standby is
 ///   back: one every five seconds for each process.
 /// - Before PostgreSQL 19, each `NOTIFY` wakes all sessions of the database that listen. So a process listens only while it waits, and
-///   a hand-over takes the longer the more processes wait in one database: 0.7 ms with 2 processes, 2 ms with 16, 8 ms with 128 (medians in
-///   docs/benchmarks.md). With [sessions](crate::SessionBackend) it does not grow.
+///   a hand-over takes the longer the more processes wait in one database: 0.9 ms with 2 processes, 1.7 ms with 16, 4.5 ms with 128 (medians
+///   in docs/benchmarks.md).
 /// - A transaction that stays open for minutes keeps the server from removing dead versions of rows, in all tables. A name that is
 ///   taken a thousand times a second is then served slower and slower, until that transaction ends.
 /// - The row of a name that nobody has and that nobody was granted for seven days is deleted in the background, if the user has the permission `DELETE`. See
@@ -199,7 +199,7 @@ impl Shared {
     }
 
     async fn list(&self, from: &ListFrom, at_most: usize) -> Result<ListPage> {
-        let (prefix, end) = (from.name_prefix().as_bytes(), past(from.name_prefix()));
+        let (prefix, end) = (from.name_prefix().as_bytes(), prefix_end(from.name_prefix()));
         let after = from.after().unwrap_or_default().as_bytes();
         let connection = self.asking.connection().await?;
         let limit = i64::try_from(at_most).unwrap_or(i64::MAX);

@@ -1,7 +1,7 @@
 //! The guarantees of each strategy.
 
 use lock_core::{Guarantee, Verdict};
-use lock_kit::guarantees::{lease_rows_keep, left_unread, unheard_of, unread};
+use lock_kit::guarantees::{lease_rows_keep, settings_not_checked, settings_not_read_yet, unknown_guarantee};
 
 use super::Probe;
 use crate::config::Checks;
@@ -9,14 +9,14 @@ use crate::config::Checks;
 /// `probe`: what the server said of itself, if it was asked.
 pub(crate) fn leases_keep(guarantee: Guarantee, probe: Option<&Probe>, checks: Checks) -> Verdict {
     match guarantee {
-        Guarantee::ServerCrash if checks == Checks::Off => left_unread(),
+        Guarantee::ServerCrash if checks == Checks::Off => settings_not_checked(),
         Guarantee::ServerCrash => match probe.map(Probe::findings) {
-            None => unread(),
+            None => settings_not_read_yet(),
             Some(findings) if findings.is_empty() => Verdict::Yes,
             Some(findings) => Verdict::no(findings.join("; "), "change these settings"),
         },
         Guarantee::Failover => match probe {
-            None => unread(),
+            None => settings_not_read_yet(),
             Some(probe) if probe.waits_for_standby() => Verdict::unknown(
                 "nothing shows whether the standby that is promoted is one for which commits wait",
                 "promote none but synchronous standbys",
@@ -44,7 +44,7 @@ pub(crate) fn sessions_keep(guarantee: Guarantee) -> Verdict {
             "keep its clock by slewing and leave this guarantee out",
         ),
         Guarantee::NoEviction => Verdict::Yes,
-        _ => unheard_of(),
+        _ => unknown_guarantee(),
     }
 }
 

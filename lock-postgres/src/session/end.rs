@@ -121,7 +121,7 @@ impl Shared {
         session.connection.abort();
         let asked = Instant::now();
         // Nobody depends on one whose runtime is not driven.
-        let Ok(mut ending) = timeout(self.limit(), session.ending.lock()).await else {
+        let Ok(mut ending) = timeout(END_WITHIN.min(self.limit()), session.ending.lock()).await else {
             return self.terminate(session).await;
         };
         match &*ending {

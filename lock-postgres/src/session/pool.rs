@@ -50,9 +50,13 @@ impl Shared {
             let Some(session) = weak.upgrade() else {
                 return;
             };
+            // One that carried nothing is closed by this process.
+            let was_used = session.idle_for().is_none();
             session.end();
             if let Some(shared) = shared.upgrade() {
-                shared.dials.suspect_outage();
+                if was_used {
+                    shared.dials.suspect_outage();
+                }
                 let mut sessions = shared.sessions.lock();
                 let at = sessions.iter().position(|known| Arc::ptr_eq(known, &session));
                 let removed = at.map(|at| sessions.swap_remove(at));
@@ -117,7 +121,8 @@ impl Shared {
         self.session_of(connection, Some(permit)).map(Some)
     }
 
-    /// Any number at a time, as long as the server lets them in. After a failure one at a time.
+    /// Any number at a time, as long as the server lets them in. At first, and after a failure or the end of a session that carried
+    /// locks, one at a time.
     async fn dial_further(&self) -> Result<Arc<Connection>> {
         let Turn::Dial(attempt) = self.dials.turn(|| None::<Infallible>).await?;
         let dialled = self.dialer.dial().await;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use conformance_tests::{Link, Linked};
 use lock_core::backend::{AcquireRequest, Attempt, Capabilities, DistributedLock, LockStatus};
-use lock_core::{Error, ErrorKind, LockName, Locker, MemoryBackend, Result};
+use lock_core::{Error, ErrorKind, HoldState, LockName, Locker, MemoryBackend, Result};
 use lock_quorum::{QuorumBackend, QuorumConfig};
 use tokio::time::sleep;
 
@@ -273,6 +273,11 @@ async fn no_hold_is_extended_beyond_the_shorter_delay() {
     guard.extend(MINUTE).await.unwrap();
     let error = guard.extend(2 * MINUTE).await.unwrap_err();
     assert!(error.to_string().contains("choose at most 60s"), "{error}");
+    assert!(
+        matches!(guard.state(), HoldState::Held),
+        "nothing was sent: {:?}",
+        guard.state()
+    );
     assert!(guard.valid_for() <= MINUTE, "{:?}", guard.valid_for());
     sleep(2 * MINUTE).await;
     assert!(guard.check().is_ok(), "{:?}", guard.state());

@@ -1,7 +1,7 @@
 //! Nodes that never answer: what was asked of them ends when it can have left nothing there, and then nothing keeps the client.
 
 use std::future::pending;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -24,6 +24,8 @@ struct Client {
     backend: QuorumBackend,
     servers: Vec<MemoryBackend>,
     silent: Vec<Arc<AtomicBool>>,
+    /// How many requests its nodes were asked to abandon.
+    abandoned: Arc<AtomicUsize>,
     nodes: Nodes,
 }
 
@@ -34,12 +36,17 @@ impl Client {
     fn new() -> Self {
         let servers: Vec<_> = (0..3).map(|_| MemoryBackend::new()).collect();
         let silent: Vec<_> = servers.iter().map(|_| Arc::new(AtomicBool::new(false))).collect();
+        let abandoned = Arc::new(AtomicUsize::new(0));
         let nodes: Vec<Arc<dyn DistributedLock>> = servers
             .iter()
             .zip(&silent)
             .map(|(server, silent)| {
-                let (server, silent) = (server.clone(), Silent(silent.clone()));
-                Arc::new(Node { server, silent }) as Arc<dyn DistributedLock>
+                let (server, silent, abandoned) = (server.clone(), Silent(silent.clone()), abandoned.clone());
+                Arc::new(Node {
+                    server,
+                    silent,
+                    abandoned,
+                }) as Arc<dyn DistributedLock>
             })
             .collect();
         let weak = nodes.iter().map(Arc::downgrade).collect();
@@ -47,6 +54,7 @@ impl Client {
             backend: QuorumBackend::new(nodes).unwrap(),
             servers,
             silent,
+            abandoned,
             nodes: Nodes(weak),
         }
     }
@@ -55,6 +63,13 @@ impl Client {
     fn silence(&self, nodes: &[usize]) {
         for node in nodes {
             self.silent[*node].store(true, Ordering::SeqCst);
+        }
+    }
+
+    /// They answer again, but not what they were asked meanwhile.
+    fn hear(&self, nodes: &[usize]) {
+        for node in nodes {
+            self.silent[*node].store(false, Ordering::SeqCst);
         }
     }
 
@@ -143,6 +158,39 @@ async fn an_acquire_without_an_answer_ends_after_a_refusal() {
     let (_, _, attempt) = client.acquire().await;
     assert!(matches!(attempt, Ok(Attempt::Busy(_))), "{attempt:?}");
     client.drop().end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_never_answers_one_acquire_is_asked_for_its_vote_again() {
+    let client = Client::new();
+    client.silence(&[1]);
+    let (_request, _control, hold) = client.granted().await;
+    client.hear(&[1]);
+    for _ in 0..18 {
+        sleep(TTL / 3).await;
+        assert!(matches!(hold.renew(TTL).await, Ok(Renewal::Renewed(_))));
+    }
+    // Without its vote there is no majority.
+    client.silence(&[2]);
+    let renewed = timeout(TTL, hold.renew(TTL)).await;
+    assert!(matches!(renewed, Ok(Ok(Renewal::Renewed(_)))), "{renewed:?}");
+}
+
+/// Its node might still grant it.
+#[tokio::test(start_paused = true)]
+async fn the_acquire_of_a_mark_that_is_given_up_is_abandoned() {
+    /// Longer than a mark lives without renewals.
+    const EXPIRED: Duration = Duration::from_secs(45);
+    let client = Client::new();
+    client.backend.connect().await.unwrap();
+    client.silence(&[1]);
+    // The mark is lost, and asked for anew.
+    sleep(EXPIRED).await;
+    client.hear(&[1]);
+    let before = client.abandoned.load(Ordering::SeqCst);
+    sleep(2 * EXPIRED).await;
+    let abandoned = client.abandoned.load(Ordering::SeqCst) - before;
+    assert_eq!(abandoned, 1, "the mark may still be taken");
 }
 
 /// The votes have the tokens 1, 2 and 3. The lowest is to be raised, and renewed.
@@ -234,6 +282,7 @@ async fn the_vote_of_an_extended_hold_is_undone_for_as_long_as_it_may_live() {
 struct Node {
     server: MemoryBackend,
     silent: Silent,
+    abandoned: Arc<AtomicUsize>,
 }
 
 #[derive(Debug)]
@@ -283,6 +332,7 @@ impl DistributedLock for Node {
 
     async fn abandon(&self, request: &AcquireRequest) -> Result<()> {
         self.silent.pass().await;
+        self.abandoned.fetch_add(1, Ordering::SeqCst);
         self.server.abandon(request).await
     }
 

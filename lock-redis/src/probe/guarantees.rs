@@ -1,7 +1,7 @@
 //! The events that a hold survives, by the server's settings and the configuration.
 
 use lock_core::{Guarantee, Verdict};
-use lock_kit::guarantees::unheard_of;
+use lock_kit::guarantees::unknown_guarantee;
 
 use super::{Facts, evicts, forgets};
 use crate::config::RedisConfig;
@@ -61,7 +61,7 @@ pub(super) fn keeps(guarantee: Guarantee, facts: &Facts, setup: Setup) -> Verdic
             (None, Some(_)) => Verdict::Yes,
             (None, None) => unread("maxmemory-policy", "permit +info"),
         },
-        _ => unheard_of(),
+        _ => unknown_guarantee(),
     }
 }
 

@@ -1,7 +1,7 @@
 //! The events that a hold survives, by the configuration: an ensemble is known by its list of servers.
 
 use lock_core::{Guarantee, Verdict};
-use lock_kit::guarantees::unheard_of;
+use lock_kit::guarantees::unknown_guarantee;
 
 use crate::config::{HeartbeatKind, ZooKeeperConfig};
 
@@ -28,7 +28,7 @@ fn by(guarantee: Guarantee, is_ensemble: bool, heartbeat: HeartbeatKind) -> Verd
             "no test sets the clock of a ZooKeeper, whose sessions count by a monotonic one",
             "use MySQL row locks",
         ),
-        _ => unheard_of(),
+        _ => unknown_guarantee(),
     }
 }
 

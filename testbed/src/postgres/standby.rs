@@ -78,6 +78,23 @@ impl Standbys {
         self.wait_for(primary, &ask, "a standby to follow").await
     }
 
+    /// Has a standby follow its primary no more. It lacks what is written after that. Returns when the primary knows.
+    ///
+    /// # Errors
+    /// [`Error::Io`] with what a server says, or if the standby still follows after a minute.
+    ///
+    /// # Cancel safety
+    /// The standby may be cut off in the background.
+    pub async fn fall_behind(&self, standby: usize, primary: usize) -> Result<(), Error> {
+        self.call(standby, "ALTER SYSTEM SET primary_conninfo = ''").await?;
+        self.call(standby, "SELECT pg_reload_conf()").await?;
+        let ask = format!(
+            "SELECT 1 WHERE NOT EXISTS (SELECT FROM pg_stat_replication WHERE application_name = '{}')",
+            self[standby].port()
+        );
+        self.wait_for(primary, &ask, "a standby to fall behind").await
+    }
+
     /// Has each commit of a primary wait until one of its standbys has it, or no commit wait for any. Returns when a standby is
     /// waited for. It stays so when the server is restarted, and is not copied by a standby that follows already.
     ///

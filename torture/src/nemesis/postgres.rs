@@ -59,15 +59,10 @@ pub(super) async fn connections_full(context: &mut Context, server: &LockServer)
         match server.postgres().await {
             Ok(another) => taken.push(another),
             // The room that they leave is taken at once.
-            Err(_) if kills < 2 => {
-                if client.execute(&end_theirs, &[]).await? > 0 {
-                    kills += 1;
-                }
+            Err(_) if kills < 2 && client.execute(&end_theirs, &[]).await? > 0 => {
+                (is_full, kills) = (true, kills + 1);
             }
-            Err(_) => {
-                is_full = true;
-                sleep(Duration::from_millis(5)).await;
-            }
+            Err(_) => sleep(Duration::from_millis(5)).await,
         }
     }
     drop(taken);
@@ -97,17 +92,7 @@ pub(super) async fn master_kill(context: &mut Context, server: &LockServer) -> R
 /// What the primary acknowledges while nobody follows it is lost, unless it waits for the standby before that.
 pub(super) async fn stale_replica(context: &mut Context, server: &LockServer) -> Result<Struck> {
     let (standbys, primary) = (server.standbys()?, server.primary());
-    standbys
-        .call(1 - primary, "ALTER SYSTEM SET primary_conninfo=''")
-        .await?;
-    standbys.call(1 - primary, "SELECT pg_reload_conf()").await?;
-    while !standbys
-        .call(primary, "SELECT 1 FROM pg_stat_replication")
-        .await?
-        .is_empty()
-    {
-        sleep(Duration::from_millis(5)).await;
-    }
+    standbys.fall_behind(1 - primary, primary).await?;
     let from = clock::now();
     context.last(0.3..1.0).await;
     standbys[primary].kill()?;

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use lock_core::backend::ReleaseOutcome;
+use lock_core::backend::{Attempt, DistributedLock, Mode, ReleaseOutcome};
 use testbed::in_some_run;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
+use super::sharing::{grant_in, permits};
 use super::support::*;
 use crate::support::*;
 
@@ -58,10 +59,15 @@ async fn a_waiter_sleeps_at_the_server_until_the_release_wakes_it() {
 #[testbed::test]
 async fn a_process_that_ends_right_after_its_release_has_woken_the_next_one() {
     // On a machine that stands still, the waiter's mark in the row ends, and then nobody is woken.
-    in_some_run("the waiter is not woken", is_woken_by_one_that_ends).await;
+    for mode in [Mode::Exclusive, permits(1, 1)] {
+        in_some_run("the waiter is not woken", async || {
+            is_woken_by_one_that_ends(mode).await
+        })
+        .await;
+    }
 }
 
-async fn is_woken_by_one_that_ends() -> bool {
+async fn is_woken_by_one_that_ends(mode: Mode) -> bool {
     let fixture = Fixture::own().await;
     let (holding, held) = oneshot::channel();
     let (release, released) = oneshot::channel::<()>();
@@ -70,25 +76,30 @@ async fn is_woken_by_one_that_ends() -> bool {
     let process = tokio::task::spawn_blocking(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         runtime.unwrap().block_on(async {
-            let granted = grant(&first, "a", secs(600)).await;
+            let granted = grant_in(&first, "a", mode).await;
             holding.send(()).unwrap();
             released.await.unwrap();
             granted.release().await
         })
     });
     soon("held", held).await.unwrap();
-    let (lock, mut observer) = (locker(&fixture).lock("a").ttl(secs(600)), fixture.observer().await);
-    let waiting = tokio::spawn(async move { lock.acquire().await });
-    until("marked, and asleep", async || {
+    let (waiter, mut observer) = (backend(&fixture), fixture.observer().await);
+    let waiting = tokio::spawn(async move {
+        let (request, control) = options("a", secs(600)).mode(mode).start();
+        (waiter.acquire(&request).await, control)
+    });
+    until("marked or queued, and asleep", async || {
         let marked = in_row(&mut observer, &fixture, "a", "sleeper*(wanted>0)").await > 0;
-        marked && observer.statements().await.iter().any(|sql| sql.contains(":held"))
+        let waits = marked || queued(&mut observer, &fixture, "a").await > 0;
+        waits && observer.statements().await.iter().any(|sql| sql.contains(":held"))
     })
     .await;
     let before = counted(&mut observer, "Com_kill").await;
     release.send(()).unwrap();
     assert_eq!(soon("released", process).await.unwrap(), ReleaseOutcome::Released);
     let is_woken = counted(&mut observer, "Com_kill").await > before;
-    drop(soon("granted", waiting).await.unwrap().unwrap());
+    let (attempt, _control) = soon("granted", waiting).await.unwrap();
+    assert!(matches!(attempt, Ok(Attempt::Granted(..))), "{attempt:?}");
     is_woken
 }
 

@@ -54,12 +54,7 @@ async fn a_standby_that_lacks_a_grant_loses_it_and_tokens_go_on() {
             && ask(1, "SELECT count(*) FROM polylock_leases WHERE holder IS NULL").await == ["1"]
     })
     .await;
-    ask(1, "ALTER SYSTEM SET primary_conninfo=''").await;
-    ask(1, "SELECT pg_reload_conf()").await;
-    eventually("falling behind", async || {
-        ask(0, "SELECT count(*) FROM pg_stat_replication").await == ["0"]
-    })
-    .await;
+    servers.fall_behind(1, 0).await.unwrap();
     let lost = grant(&backend, "a", secs(600)).await;
     servers[0].kill().unwrap();
     servers.promote(1).await.unwrap();
