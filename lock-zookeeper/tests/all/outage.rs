@@ -218,8 +218,6 @@ async fn who_gives_up_in_an_outage_is_not_told_that_the_lock_is_taken() {
     })
     .await;
     control.give_up();
-    sleep(Duration::from_millis(100)).await;
-    line.heal();
     let error = match happens("the wait ends", waiting).await.unwrap() {
         Ok(Attempt::Busy(_)) => panic!("nobody knows whether it is taken"),
         answer => answer.unwrap_err(),

@@ -2,6 +2,5 @@
 
 mod acceptance;
 mod differential;
-mod models;
-mod quorum;
 mod selection;
+mod simulated;

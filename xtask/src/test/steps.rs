@@ -30,6 +30,9 @@ pub(crate) struct Step {
 /// The step beside which others run. Cargo locks its folder while it builds, not while tests run.
 pub(crate) const LONGEST: &str = "tests";
 
+/// Torture's tests that only compute: models and simulations. This is a part of the name of each of them, and of no other's.
+const SIMULATED: &str = "simulated::";
+
 /// The step that writes the documentation.
 pub(crate) const DOCS: &str = "docs";
 
@@ -107,11 +110,10 @@ pub(crate) fn all() -> Vec<Step> {
         step(
             "torture",
             Kind::Torture,
-            &format!("test {ALL} --test torture --no-fail-fast"),
+            &format!("test {ALL} --test torture --no-fail-fast -- --skip {SIMULATED}"),
         )
         .with(("RUST_TEST_THREADS", "3"))
         .needs("build torture"),
-        races("races", Kind::Test, "").needs("build races"),
         // Not beside the tests: it puts its examples, without backends, into the place of those that they start.
         step("build polylock alone", Kind::Build, "test --package polylock --no-run"),
         step("polylock alone", Kind::Test, "test --package polylock --no-fail-fast").needs("build polylock alone"),
@@ -135,7 +137,7 @@ pub(crate) fn thorough() -> Vec<Step> {
     steps
 }
 
-/// What is built or checked, and is not needed by the first tests.
+/// What is built, checked or computed without servers and clocks, and is not needed by the first tests.
 fn built_beside() -> Vec<Step> {
     let mut steps = vec![
         step(
@@ -144,6 +146,12 @@ fn built_beside() -> Vec<Step> {
             &format!("test {ALL} --test torture --no-run"),
         ),
         races("build races", Kind::Build, " --no-run"),
+        races("races", Kind::Test, ""),
+        step(
+            "torture, simulated",
+            Kind::Torture,
+            &format!("test {ALL} --test torture --no-fail-fast {SIMULATED}"),
+        ),
         // One after another: cargo removes the folder of a crate before it is documented, and others link to what is there.
         step(DOCS, Kind::Build, &format!("doc {ALL} --no-deps --jobs 1")).with(("RUSTDOCFLAGS", "-D warnings")),
         step(

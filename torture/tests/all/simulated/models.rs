@@ -1,7 +1,7 @@
 //! The models of the protocols: each keeps its properties in every order of events within its bounds, and every
 //! mutant breaks the one that it is said to break, by the trace in `src/models/traces.md`.
 //!
-//! `cargo test --release -p torture models:: -- --nocapture` prints the bounds, the states and the seconds.
+//! `cargo test --release -p torture simulated::models -- --nocapture` prints the bounds, the states and the seconds.
 
 use std::collections::HashSet;
 
@@ -20,7 +20,7 @@ use torture::models::tokens::TokenModel;
 use torture::models::zookeeper_minimum::ZookeeperMinimumModel;
 use torture::models::zookeeper_modes::ZookeeperModesModel;
 
-const TRACES: &str = include_str!("../../src/models/traces.md");
+const TRACES: &str = include_str!("../../../src/models/traces.md");
 
 /// Two clients, two holds each, and nothing goes wrong but that everything is late or lost, or paused.
 const LEASE: LeaseModel = LeaseModel {
