@@ -1,10 +1,10 @@
-//! Reports to the caller of an acquire while it waits.
+//! What is alike in the acquires of several backends: reports to a caller that waits, and the end of one that has left.
 
 use std::pin::pin;
 use std::time::Duration;
 
-use lock_core::Error;
 use lock_core::backend::AcquireRequest;
+use lock_core::{Error, ErrorKind, Result};
 use tokio::time::timeout;
 
 /// If a question has no answer for so long, the server counts as silent.
@@ -30,11 +30,53 @@ pub async fn note_silence<T>(
     asking.await
 }
 
+/// Waits for a connection to `server`, unless the request is given up before. One that was refused before, and so waits for the name,
+/// learns from the error why there is none.
+///
+/// # Errors
+/// Those of `connecting`; [`ErrorKind::Unavailable`] if the request is given up. Nothing was sent.
+///
+/// # Cancel safety
+/// When dropped, `connecting` is dropped.
+pub async fn unless_given_up<T>(
+    request: &AcquireRequest,
+    server: &str,
+    connecting: impl Future<Output = Result<T>>,
+) -> Result<T> {
+    let connected = tokio::select! {
+        biased;
+        connected = connecting => connected,
+        () = request.given_up() => Err(given_up(server, "reached")),
+    };
+    if let Err(error) = &connected
+        && request.last_busy().is_some()
+    {
+        request.note_unreachable(error.clone());
+    }
+    connected
+}
+
+/// Refuses to ask `server` on behalf of a caller that has left.
+///
+/// # Errors
+/// [`ErrorKind::Unavailable`] if the request is given up.
+pub fn check_not_given_up(request: &AcquireRequest, server: &str) -> Result<()> {
+    match request.is_given_up() {
+        true => Err(given_up(server, "asked")),
+        false => Ok(()),
+    }
+}
+
+fn given_up(server: &str, what: &str) -> Error {
+    let message = format!("given up before the {server} server was {what}");
+    Error::new(ErrorKind::Unavailable, message).not_executed()
+}
+
 #[cfg(test)]
 mod tests {
+    use lock_core::LockName;
     use lock_core::backend::Busy;
     use lock_core::backend::request::{RequestOptions, Terms};
-    use lock_core::{ErrorKind, LockName};
     use tokio::time::sleep;
 
     use super::*;
@@ -60,5 +102,21 @@ mod tests {
             let noted = request.unreachable().map(|why| why.to_string());
             assert_eq!(noted.is_some(), is_noted, "{noted:?}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_caller_that_has_left_waits_for_no_connection_and_asks_nobody() {
+        let terms = Terms::new(Duration::from_secs(60));
+        let (request, control) = RequestOptions::new(LockName::new("a").unwrap(), terms).start();
+        check_not_given_up(&request, "test").unwrap();
+        assert_eq!(unless_given_up(&request, "test", async { Ok(7) }).await.unwrap(), 7);
+        request.note_busy(Busy::new());
+        control.give_up();
+        let refused = check_not_given_up(&request, "test").unwrap_err();
+        assert!(refused.is_not_executed() && refused.to_string().contains("test server was asked"));
+        let left = unless_given_up(&request, "test", std::future::pending::<Result<()>>()).await;
+        let left = left.unwrap_err().to_string();
+        assert!(left.contains("test server was reached"), "{left}");
+        assert_eq!(request.unreachable().map(|why| why.to_string()), Some(left));
     }
 }

@@ -7,7 +7,7 @@ use lock_core::backend::{AcquireRequest, Attempt, Busy, Mode, SentAt};
 use lock_core::{Error, ErrorKind, LockName, Result};
 use lock_kit::lease_rows::LeaseHold;
 use lock_kit::pacing::Wakes;
-use lock_kit::requests::note_silence;
+use lock_kit::requests::{check_not_given_up, note_silence};
 use tokio::time::sleep;
 
 use super::Shared;
@@ -90,10 +90,7 @@ impl Shared {
             request.note_connected();
             // Whatever is granted must be kept and ended.
             self.keeping.make_ready(Some(request)).await?;
-            if request.is_given_up() {
-                let message = "given up before the MySQL server was asked";
-                return Err(Error::new(ErrorKind::Unavailable, message).not_executed());
-            }
+            check_not_given_up(request, "MySQL")?;
             if !self.is_prepared() {
                 self.prepare(&self.asking, &member).await?;
             }
