@@ -36,12 +36,12 @@ mod url;
 /// assert_eq!(format!("{config:?}"), format!("{same:?}")); // which never shows the password
 /// # Ok(()) }
 /// ```
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 #[must_use]
 pub struct PostgresConfig {
     pub(crate) hosts: Vec<Host>,
     pub(crate) user: String,
-    password: Option<String>,
+    password: Option<Secret>,
     credentials: Option<CredentialSource>,
     pub(crate) database: String,
     pub(crate) schema: Option<String>,
@@ -59,7 +59,7 @@ pub struct PostgresConfig {
 }
 
 /// One server of a configuration.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Host {
     Tcp(String, u16),
     /// The directory of the socket, and the port that its name ends with.
@@ -139,7 +139,7 @@ impl PostgresConfig {
 
     /// Sets the password. Defaults to none.
     pub fn with_password(mut self, password: impl Into<String>) -> Self {
-        self.password = Some(password.into());
+        self.password = Some(Secret(password.into()));
         self
     }
 
@@ -260,7 +260,8 @@ impl PostgresConfig {
     /// User and password of this moment.
     pub(crate) async fn login(&self, limit: Duration) -> Result<(String, Option<String>)> {
         let Some(source) = &self.credentials else {
-            return Ok((self.user.clone(), self.password.clone()));
+            let password = self.password.clone().map(|Secret(password)| password);
+            return Ok((self.user.clone(), password));
         };
         let credentials = source.get(limit).await?;
         let user = credentials.user().unwrap_or(&self.user).to_owned();
@@ -330,26 +331,13 @@ impl PostgresConfig {
     }
 }
 
-/// Without the password.
-impl fmt::Debug for PostgresConfig {
+/// A password, which nothing shows.
+#[derive(Clone, PartialEq, Eq)]
+struct Secret(String);
+
+impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PostgresConfig")
-            .field("address", &self.address())
-            .field("user", &self.user)
-            .field("credentials", &self.credentials)
-            .field("database", &self.database)
-            .field("schema", &self.schema)
-            .field("table", &self.table)
-            .field("connect_timeout", &self.connect_timeout)
-            .field("response_timeout", &self.response_timeout)
-            .field("strategy", &self.strategy)
-            .field("pooler", &self.pooler)
-            .field("listen", &self.listen)
-            .field("retention", &self.retention)
-            .field("sessions", &self.sessions)
-            .field("checks", &self.checks)
-            .field("tls", &self.tls)
-            .finish_non_exhaustive()
+        f.write_str("..")
     }
 }
 

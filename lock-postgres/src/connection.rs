@@ -22,7 +22,6 @@ use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{AsyncMessage, Client, Row, SimpleQueryMessage};
 
 pub(crate) use self::dial::{Dialer, SetUp};
-pub(crate) use self::listener::{Listener, Listening};
 pub(crate) use self::supervisor::Supervisor;
 
 use self::prepared::Prepared;
@@ -30,7 +29,6 @@ use crate::error::SqlError;
 use crate::probe::Probe;
 
 mod dial;
-mod listener;
 mod prepared;
 mod supervisor;
 mod tls;
@@ -48,6 +46,12 @@ pub(crate) type Parameters<'a> = &'a [&'a (dyn ToSql + Sync)];
 /// The rows of a text of statements, as text: of all of its statements.
 pub(crate) type TextRows = Vec<Vec<Option<String>>>;
 
+/// What a row tells that begins with this word.
+pub(crate) fn told<'a>(rows: &'a TextRows, word: &str) -> Option<&'a [Option<String>]> {
+    let is_told = |row: &&Vec<Option<String>>| row.first().and_then(Option::as_deref) == Some(word);
+    rows.iter().find(is_told)?.get(1..)
+}
+
 /// Takes the payload of each notification.
 pub(crate) type OnCall = Box<dyn Fn(&str) + Send + Sync>;
 
@@ -58,18 +62,20 @@ pub(crate) struct Connection {
     client: Client,
     state: Arc<State>,
     task: AbortHandle,
-    probe: Probe,
+    pub(crate) probe: Probe,
     /// What one round trip took when it was made.
     round_trip: Duration,
     /// Whether statements are prepared: not where a pooler may give each transaction another connection.
     prepares: AtomicBool,
     prepared: Mutex<Prepared<tokio_postgres::Statement>>,
     was_used: AtomicBool,
-    /// Counts connections of this process.
-    number: u64,
-    mark: String,
-    answer_to_set_up: TextRows,
-    sent: SentAt,
+    /// What tells it from all other connections of this process.
+    pub(crate) number: u64,
+    /// What this connection alone was given: 32 hexadecimal digits.
+    pub(crate) mark: String,
+    pub(crate) answer_to_set_up: TextRows,
+    /// When the text that set it up was sent.
+    pub(crate) sent: SentAt,
     /// The one that its task runs on.
     runtime: Handle,
 }
@@ -137,29 +143,6 @@ impl Connection {
             drop(end.0.check.watch(lock_kit::panics::catch(run)).await);
         });
         (client, state, task.abort_handle())
-    }
-
-    pub(crate) fn probe(&self) -> &Probe {
-        &self.probe
-    }
-
-    /// What tells it from all other connections of this process.
-    pub(crate) fn number(&self) -> u64 {
-        self.number
-    }
-
-    /// What this connection alone was given: 32 hexadecimal digits.
-    pub(crate) fn mark(&self) -> &str {
-        &self.mark
-    }
-
-    pub(crate) fn answer_to_set_up(&self) -> &TextRows {
-        &self.answer_to_set_up
-    }
-
-    /// When the text that set it up was sent.
-    pub(crate) fn sent(&self) -> SentAt {
-        self.sent
     }
 
     /// Spawns a task on the runtime on which the connection's own task runs.

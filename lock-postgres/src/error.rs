@@ -12,6 +12,9 @@ pub(crate) use self::cause::Cause;
 
 mod cause;
 
+/// What errors call the server.
+pub(crate) const SERVER: &str = "PostgreSQL";
+
 /// Why a statement failed, or a connection.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum SqlError {
@@ -166,6 +169,14 @@ impl SqlError {
     }
 }
 
+/// What a statement has brought; nothing where the table is missing, and so all that was in it.
+pub(crate) fn unless_missing<T: Default>(answer: Result<T, SqlError>) -> lock_core::Result<T> {
+    match answer {
+        Err(error) if error.is_missing_table() => Ok(T::default()),
+        answer => answer.map_err(SqlError::into_lock_error),
+    }
+}
+
 /// The error for a caller that waits while the server is silent.
 pub(crate) fn silent(after: Duration) -> Error {
     SqlError::TimedOut(after).into_lock_error()
@@ -311,6 +322,33 @@ mod tests {
             ("XX000", ErrorKind::Unexpected),
         ] {
             assert_eq!(meaning_of(code).0, kind, "{code}");
+        }
+        for (code, said) in [
+            ("28P01", "check user and password"),
+            ("42501", "lacks a permission"),
+            ("3D000", "database does not exist"),
+            ("3F000", "schema does not exist"),
+            ("42P01", "tables are missing"),
+            ("42703", "other columns"),
+            ("23514", "a trigger or a constraint"),
+            ("22003", "used up"),
+            ("26000", "pooler=transaction"),
+            ("53300", "max_connections"),
+            ("25006", "connect to the primary"),
+            ("55P03", "end the transaction"),
+            ("57014", "end the transaction"),
+            ("40P01", "being changed elsewhere"),
+            ("40001", "being changed elsewhere"),
+            ("57P03", "starts, or shuts down"),
+            ("57P01", "ended the connection"),
+            ("53200", "max_locks_per_transaction"),
+            ("58030", "see its log"),
+            ("08006", "broke"),
+            ("25P02", "with error 25P02"),
+            ("XX000", "with error XX000"),
+        ] {
+            let message = meaning_of(code).1;
+            assert!(message.contains(said), "{code}: {message}");
         }
     }
 }

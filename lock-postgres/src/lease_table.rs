@@ -4,7 +4,7 @@
 //! holds, which never waits behind an acquire. A release goes over the first one if that has nothing to do. A third one
 //! listens while anybody waits.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use lock_core::{LockName, Result};
@@ -15,23 +15,26 @@ use lock_kit::locked_rows::LockedRows;
 use parking_lot::Mutex;
 use tokio::time::timeout;
 
+use self::listener::Listener;
 use self::renewals::Renewals;
 use self::waits::Waits;
+use crate::clean_up::{AT_ONCE, delete_dead};
 use crate::config::{Pooler, PostgresConfig};
-use crate::connection::{Connection, Dialer, Listener, Listening, Supervisor};
+use crate::connection::{Connection, Dialer, Supervisor};
 use crate::error::SqlError;
 use crate::names::{literal, name_bytes};
 use crate::probe::Probe;
 use crate::protocol::lease::LeaseStatements;
+use crate::protocol::terms::as_micros;
 use crate::schema::{lease_tables, prepare_tables};
 
 pub use self::backend::LeaseTableBackend;
 
 mod acquire;
 mod backend;
-mod clean_up;
 mod end;
 mod hold;
+mod listener;
 mod renewals;
 mod waits;
 
@@ -49,7 +52,7 @@ struct Shared {
     listener: Listener,
     /// Of acquires that were never answered, by the numbers of their connections.
     claims: Claims<u64>,
-    waits: Waits,
+    waits: Arc<Waits>,
     renewals: Renewals,
     locked_rows: LockedRows,
     downgrades: Downgrades,
@@ -68,7 +71,7 @@ impl Shared {
             keeping: Supervisor::new(dialer),
             listener: Listener::new(listens_at),
             claims: Claims::default(),
-            waits: Waits::default(),
+            waits: Arc::default(),
             renewals: Renewals::default(),
             locked_rows: LockedRows::default(),
             downgrades: Downgrades::default(),
@@ -93,7 +96,7 @@ impl Shared {
     async fn prepare(&self, connection: &Connection) -> Result<()> {
         let tables = lease_tables(self.config.schema.as_deref(), &self.config.table);
         prepare_tables(&tables, connection, self.config.response_timeout).await?;
-        *self.probe.lock() = Some(connection.probe().clone());
+        *self.probe.lock() = Some(connection.probe.clone());
         Ok(())
     }
 
@@ -142,30 +145,18 @@ impl Shared {
         connection.send(&self.statements.call(&literal(name_bytes(name))));
     }
 
-    /// Has this process hear when it is called.
-    fn listen(self: &Arc<Self>) {
-        self.listener.start(Calls(Arc::downgrade(self)));
-    }
-}
-
-/// Calls of waiters, as long as their backend lives.
-#[derive(Clone)]
-struct Calls(Weak<Shared>);
-
-impl Listening for Calls {
-    fn called(&self, payload: &str) {
-        if let Some(shared) = self.0.upgrade() {
-            shared.waits.called(payload);
-        }
+    /// Begins a clean-up in the background from time to time.
+    fn clean_up_if_due(self: &Arc<Self>) {
+        self.clean_ups.run_if_due(|| {
+            let shared = self.clone();
+            async move { shared.clean_up().await }
+        });
     }
 
-    fn hears(&self) {
-        if let Some(shared) = self.0.upgrade() {
-            shared.waits.wake_all();
-        }
-    }
-
-    fn is_needed(&self) -> bool {
-        self.0.upgrade().is_some_and(|shared| !shared.waits.is_empty())
+    /// Deletes rows that nobody needs any more, and returns how many.
+    async fn clean_up(&self) -> Result<u64> {
+        let connection = self.asking.connection().await?;
+        let dead = self.statements.clean_up(as_micros(self.config.retention), AT_ONCE);
+        delete_dead(&connection, &dead, self.config.response_timeout).await
     }
 }

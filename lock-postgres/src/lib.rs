@@ -109,6 +109,7 @@ mod connection;
 mod error;
 mod fence;
 mod lease_table;
+mod list;
 mod names;
 mod probe;
 mod protocol;

@@ -1,68 +1,21 @@
 //! How names, labels and holder ids stand in statements and in the tables.
 
-use std::error::Error as StdError;
-
-use bytes::{BufMut, BytesMut};
 use lock_core::backend::HolderId;
 use lock_core::{LockName, Result};
 use lock_kit::tables::{self, LONGEST_PREFIX, check_configured, hexadecimal};
-use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
+use uuid::Uuid;
 
 /// The longest name of a table or a schema.
 pub(crate) const LONGEST_IDENTIFIER: usize = 63;
 
 /// A holder id as a `uuid`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Id([u8; 16]);
-
-impl Id {
-    /// As a literal.
-    pub(crate) fn literal(self) -> String {
-        format!("'{self}'::uuid")
-    }
-
-    /// From the text of a notification or of a row, with or without hyphens.
-    pub(crate) fn read(text: &str) -> Option<Self> {
-        let digits: String = text.chars().filter(|digit| *digit != '-').collect();
-        let is_id = digits.len() == HolderId::HEX_DIGITS && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
-        let number = u128::from_str_radix(&digits, 16).ok().filter(|_| is_id)?;
-        Some(Self(number.to_be_bytes()))
-    }
+pub(crate) fn id_of(holder: HolderId) -> Uuid {
+    Uuid::parse_str(&holder.to_string()).expect("a holder id is written in 32 hexadecimal digits")
 }
 
-impl From<HolderId> for Id {
-    fn from(holder: HolderId) -> Self {
-        Self::read(&holder.to_string()).expect("a holder id is written in 32 hexadecimal digits")
-    }
-}
-
-impl std::fmt::Display for Id {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:032x}", u128::from_be_bytes(self.0))
-    }
-}
-
-impl ToSql for Id {
-    fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Result<IsNull, Box<dyn StdError + Sync + Send>> {
-        out.put_slice(&self.0);
-        Ok(IsNull::No)
-    }
-
-    fn accepts(of: &Type) -> bool {
-        *of == Type::UUID
-    }
-
-    to_sql_checked!();
-}
-
-impl<'a> FromSql<'a> for Id {
-    fn from_sql(_: &Type, raw: &'a [u8]) -> Result<Self, Box<dyn StdError + Sync + Send>> {
-        Ok(Self(raw.try_into()?))
-    }
-
-    fn accepts(of: &Type) -> bool {
-        *of == Type::UUID
-    }
+/// The same as a literal.
+pub(crate) fn id_literal(id: Uuid) -> String {
+    format!("'{}'::uuid", id.simple())
 }
 
 /// A name as the bytes of its column.
@@ -119,19 +72,7 @@ mod tests {
     #[test]
     fn a_holder_id_is_a_uuid() {
         let holder = HolderId::random();
-        let id = Id::from(holder);
-        assert_eq!(id.to_string(), holder.to_string());
-        assert_eq!(id.literal(), format!("'{holder}'::uuid"));
-        let hyphens = "00000000-0000-0000-0000-00000000000a";
-        assert_eq!(Id::read(hyphens).unwrap().to_string(), format!("{:032x}", 10));
-        for bad in [
-            "",
-            "a",
-            "+0000000000000000000000000000000",
-            "00000000-0000-0000-0000-0000000000é",
-        ] {
-            assert_eq!(Id::read(bad), None, "{bad}");
-        }
+        assert_eq!(id_literal(id_of(holder)), format!("'{holder}'::uuid"));
     }
 
     #[test]

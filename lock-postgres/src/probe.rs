@@ -3,7 +3,7 @@
 use lock_core::{Error, ErrorKind, Result};
 
 use crate::config::PostgresConfig;
-use crate::connection::TextRows;
+use crate::connection::{TextRows, told};
 use crate::error::SqlError;
 
 pub(crate) use self::guarantees::{leases_keep, sessions_keep};
@@ -32,6 +32,17 @@ pub(crate) const PROBE: &str = "SELECT 'polylock',pg_is_in_recovery(),current_se
 /// Asks what tells this server, and its standbys, from all others.
 pub(crate) const SYSTEM: &str = "SELECT system_identifier FROM pg_control_system()";
 
+/// The answer to [`SYSTEM`]; `None` where the server does not show it, as some services.
+pub(crate) fn server_id(answer: Result<TextRows, SqlError>) -> Result<Option<String>> {
+    match answer {
+        Err(error) if error.is_refusal() => Ok(None),
+        rows => {
+            let system = rows.map_err(SqlError::into_lock_error)?.into_iter().flatten().next();
+            Ok(system.flatten().map(|system| format!("postgres {system}")))
+        }
+    }
+}
+
 /// What tells the row of the probe from others.
 const MARK: &str = "polylock";
 
@@ -49,17 +60,16 @@ pub(crate) struct Probe {
 
 impl Probe {
     pub(crate) fn read(rows: &TextRows) -> Result<Self, SqlError> {
-        let is_probe = |row: &&Vec<Option<String>>| row.first().is_some_and(|mark| mark.as_deref() == Some(MARK));
-        let row = rows.iter().find(is_probe).ok_or(SqlError::UnexpectedAnswer("probe"))?;
+        let row = told(rows, MARK).ok_or(SqlError::UnexpectedAnswer("probe"))?;
         let value = |column: usize| row.get(column).cloned().flatten().unwrap_or_default();
         Ok(Self {
-            is_standby: value(1) == "t",
-            version: value(2).parse().map_err(|_| SqlError::UnexpectedAnswer("version"))?,
-            isolation: value(3),
-            synchronous_commit: value(4),
-            synchronous_standbys: value(5),
-            fsync: value(6),
-            full_page_writes: value(7),
+            is_standby: value(0) == "t",
+            version: value(1).parse().map_err(|_| SqlError::UnexpectedAnswer("version"))?,
+            isolation: value(2),
+            synchronous_commit: value(3),
+            synchronous_standbys: value(4),
+            fsync: value(5),
+            full_page_writes: value(6),
         })
     }
 
@@ -167,5 +177,21 @@ mod tests {
             let error = probe.check(&config().with_checks(Checks::Refuse), "db").unwrap_err();
             assert!(error.to_string().contains("can lose locks"), "{error}");
         }
+    }
+
+    #[test]
+    fn commits_wait_for_a_standby_if_both_settings_say_so() {
+        assert!(!probe(&[]).waits_for_standby());
+        assert!(probe(&[(5, "a")]).waits_for_standby());
+        assert!(probe(&[(5, "a"), (4, "remote_apply")]).waits_for_standby());
+        assert!(!probe(&[(5, "a"), (4, "local")]).waits_for_standby());
+    }
+
+    #[test]
+    fn a_server_is_known_by_its_number_if_it_shows_that() {
+        let known = server_id(Ok(vec![vec![Some("7".to_owned())]])).unwrap();
+        assert_eq!(known.as_deref(), Some("postgres 7"));
+        assert_eq!(server_id(Ok(Vec::new())).unwrap(), None);
+        assert!(server_id(Err(SqlError::NotConnected)).is_err());
     }
 }

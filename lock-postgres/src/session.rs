@@ -9,22 +9,23 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use lock_core::backend::AcquireRequest;
-use lock_core::{Error, ErrorKind, Guarantee, LockName, Result, Verdict};
+use lock_core::{Error, ErrorKind, Result};
 use lock_kit::clean_up::Schedule;
 use lock_kit::dial_limiter::DialLimiter;
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use self::carrier::Session;
 use self::claims::{ClaimGuard, Claims};
+use crate::clean_up::{AT_ONCE, delete_dead};
 use crate::config::{Pooler, PostgresConfig};
 use crate::connection::{Dialer, Supervisor, TextRows};
 use crate::error::{SqlError, shared_session};
 use crate::names::quoted;
-use crate::probe::sessions_keep;
 use crate::protocol::session::SessionStatements;
 use crate::protocol::session_setup::set_up;
+use crate::protocol::terms::as_micros;
 use crate::schema::{prepare_tables, session_tables};
 
 pub use self::backend::SessionBackend;
@@ -33,13 +34,11 @@ mod acquire;
 mod backend;
 mod carrier;
 mod claims;
-mod clean_up;
 mod downgrade;
 mod end;
 mod heartbeat;
 mod hold;
 mod pool;
-mod status;
 mod wait;
 
 /// The state that the backend and all its holds share.
@@ -158,30 +157,35 @@ impl Shared {
         }
     }
 
-    fn keeps(&self, guarantee: Guarantee) -> Verdict {
-        sessions_keep(guarantee)
-    }
-
     /// The limit for an answer.
     fn limit(&self) -> Duration {
         self.config.response_timeout
     }
 
-    /// A claim in a session that was reserved for it. Refuses one for which the server may have no room.
+    /// Begins a clean-up in the background from time to time.
+    fn clean_up_if_due(self: &Arc<Self>) {
+        self.clean_ups.run_if_due(|| {
+            let shared = self.clone();
+            async move { shared.clean_up().await }
+        });
+    }
+
+    /// Deletes rows that nobody needs any more, and returns how many.
+    async fn clean_up(&self) -> Result<u64> {
+        let statements = self.statements().await?;
+        let control = self.control.connection().await?;
+        let dead = statements.clean_up(as_micros(self.config.retention), AT_ONCE);
+        delete_dead(&control, &dead, self.limit()).await
+    }
+
+    /// A claim in a session that was reserved for it.
     fn enter(&self, request: &AcquireRequest, session: &Arc<Session>, waits: bool) -> Result<ClaimGuard<'_>> {
         let most = self.most_holds.load(Ordering::Relaxed);
-        if let Some(entered) = self.claims.enter(request, session.clone(), waits, most) {
-            return Ok(entered);
-        }
-        let message = format!(
-            "this process holds or asks for {most} names, which is all that max_holds allows: raise it, and \
-             max_locks_per_transaction at the server"
-        );
-        Err(Error::new(ErrorKind::Unavailable, message).not_executed())
+        self.claims.enter(request, session.clone(), waits, most)
     }
 }
 
-/// A name as a parameter.
-fn name_of(name: &LockName) -> &[u8] {
-    crate::names::name_bytes(name)
+/// Waits for an answer of a session. The session lives on if it is late.
+async fn within<T>(limit: Duration, answer: impl Future<Output = Result<T, SqlError>>) -> Result<T, SqlError> {
+    timeout(limit, answer).await.unwrap_or(Err(SqlError::TimedOut(limit)))
 }

@@ -8,7 +8,7 @@ use lock_tls::TlsParameters;
 use percent_encoding::percent_decode_str;
 use url::Url;
 
-use super::{Checks, Host, Pooler, PostgresConfig, Strategy, misconfigured};
+use super::{Checks, Host, Pooler, PostgresConfig, Secret, Strategy, misconfigured};
 
 const DEFAULT_PORT: u16 = 5432;
 
@@ -84,7 +84,7 @@ impl PostgresConfig {
         if !url.username().is_empty() {
             config.user = decoded(url.username())?;
         }
-        config.password = url.password().map(decoded).transpose()?;
+        config.password = url.password().map(decoded).transpose()?.map(Secret);
         config.database = decoded(url.path().trim_start_matches('/'))?;
         let (mut tls, mut password) = (TlsParameters::default(), PasswordParameters::default());
         for (key, value) in url.query_pairs() {

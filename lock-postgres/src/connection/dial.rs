@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout};
 use tokio_postgres::config::SslMode;
 use tokio_postgres::{Client, Config, NoTls};
 
-use super::tls::Handshakes;
+use super::tls::Handshake;
 use super::{Connection, OnCall, State, TextRows};
 use crate::config::{Host, Pooler, PostgresConfig};
 use crate::error::{SqlError, connect_error, may_be_foreign, pooler_between};
@@ -79,7 +79,7 @@ impl Dialer {
     }
 
     /// The same, and has `on_call` take the payloads of notifications.
-    pub(super) async fn dial_with(&self, on_call: impl Fn() -> OnCall) -> Result<Arc<Connection>> {
+    pub(crate) async fn dial_with(&self, on_call: impl Fn() -> OnCall) -> Result<Arc<Connection>> {
         let (begun, limit) = (Instant::now(), self.config.connect_timeout);
         let mut failed: Option<Error> = None;
         for (number, host) in self.config.hosts.iter().enumerate() {
@@ -137,8 +137,12 @@ impl Dialer {
         let connected = match &self.config.tls {
             Some(tls) => {
                 options.ssl_mode(SslMode::Require);
-                let (tls, server) = (tls.clone(), format!("the PostgreSQL server at {address}"));
-                let connected = options.connect(Handshakes { tls, server }).await;
+                let handshake = Handshake {
+                    tls: tls.clone(),
+                    server: format!("the PostgreSQL server at {address}"),
+                    host: String::new(),
+                };
+                let connected = options.connect(handshake).await;
                 connected.map(|(client, driver)| Connection::spawn(client, driver, on_call))
             }
             None => {

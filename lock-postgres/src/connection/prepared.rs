@@ -2,27 +2,19 @@
 
 use std::collections::HashMap;
 
-/// By the addresses of the statements, which live as long as their backend.
-pub(super) struct Prepared<S>(HashMap<usize, Stage<S>>);
-
-enum Stage<S> {
-    UnderWay,
-    Ready(S),
-}
+/// By the addresses of the statements, which live as long as their backend. `None`: it is being prepared.
+pub(super) struct Prepared<S>(HashMap<usize, Option<S>>);
 
 impl<S: Clone> Prepared<S> {
     pub(super) fn get(&self, key: usize) -> Option<S> {
-        match self.0.get(&key) {
-            Some(Stage::Ready(prepared)) => Some(prepared.clone()),
-            Some(Stage::UnderWay) | None => None,
-        }
+        self.0.get(&key).cloned().flatten()
     }
 
     /// Returns whether the caller is to prepare it: nobody does, and nobody has.
     pub(super) fn begin(&mut self, key: usize) -> bool {
         let is_new = !self.0.contains_key(&key);
         if is_new {
-            self.0.insert(key, Stage::UnderWay);
+            self.0.insert(key, None);
         }
         is_new
     }
@@ -30,7 +22,7 @@ impl<S: Clone> Prepared<S> {
     /// Notes the end of what was begun. After a failure the next one tries again.
     pub(super) fn end(&mut self, key: usize, prepared: Option<S>) {
         match prepared {
-            Some(prepared) => self.0.insert(key, Stage::Ready(prepared)),
+            Some(prepared) => self.0.insert(key, Some(prepared)),
             None => self.0.remove(&key),
         };
     }

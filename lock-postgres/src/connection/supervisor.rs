@@ -1,6 +1,5 @@
 //! The one connection that many share: made when it is needed, and anew when it has ended.
 
-use std::fmt;
 use std::sync::Arc;
 
 use lock_core::{Error, ErrorKind, Result};
@@ -14,12 +13,13 @@ use tokio::time::{Instant, sleep_until};
 use super::{Connection, Dialer};
 
 /// A connection that is made anew when it has ended, falls silent, or runs on a runtime that nobody drives.
+#[derive(Debug)]
 pub(crate) struct Supervisor {
     dialer: Arc<Dialer>,
     slot: Arc<Mutex<Slot>>,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Slot {
     current: Option<Arc<Connection>>,
     dialling: Option<Dialling>,
@@ -29,7 +29,7 @@ struct Slot {
 }
 
 /// An attempt to connect, which all share who need the connection.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 struct Dialling {
     check: Arc<RuntimeCheck>,
     done: watch::Receiver<Option<Result<Arc<Connection>>>>,
@@ -147,11 +147,5 @@ impl Dialling {
             done = self.done.wait_for(Option::is_some) => done.ok()?.clone(),
             () = self.check.undriven() => None,
         }
-    }
-}
-
-impl fmt::Debug for Supervisor {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Supervisor").finish_non_exhaustive()
     }
 }

@@ -10,39 +10,29 @@ use lock_tls::{Tls, TlsStream};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect};
 
-/// Makes handshakes with the server that errors call `server`.
+/// A handshake with this host, which is that of the server that errors call `server`.
 #[derive(Clone, Debug)]
-pub(super) struct Handshakes {
+pub(super) struct Handshake {
     pub(super) tls: Tls,
     pub(super) server: String,
-}
-
-/// A handshake with this host.
-#[derive(Debug)]
-pub(super) struct Handshake {
-    tls: Tls,
-    server: String,
-    host: String,
+    pub(super) host: String,
 }
 
 /// The stream that the driver talks over.
 #[derive(Debug)]
 pub(super) struct Stream<S>(TlsStream<S>);
 
-impl<S> MakeTlsConnect<S> for Handshakes
+impl<S> MakeTlsConnect<S> for Handshake
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     type Stream = Stream<S>;
-    type TlsConnect = Handshake;
+    type TlsConnect = Self;
     type Error = Error;
 
-    fn make_tls_connect(&mut self, host: &str) -> Result<Handshake, Error> {
-        Ok(Handshake {
-            tls: self.tls.clone(),
-            server: self.server.clone(),
-            host: host.to_owned(),
-        })
+    fn make_tls_connect(&mut self, host: &str) -> Result<Self, Error> {
+        let host = host.to_owned();
+        Ok(Self { host, ..self.clone() })
     }
 }
 

@@ -7,15 +7,15 @@ use lock_core::backend::{AcquireRequest, Attempt, Busy, SentAt};
 use lock_core::{Error, ErrorKind, Result};
 use lock_kit::lease_rows::LeaseHold;
 use lock_kit::pacing::Wakes;
-use lock_kit::requests::note_silence;
+use lock_kit::requests::{check_not_given_up, note_silence, unless_given_up};
 use tokio::time::{Instant, sleep};
 use tokio_postgres::Row;
 
 use super::Shared;
 use super::waits::Wakeup;
-use crate::connection::{Connection, Parameters, Statement, Supervisor};
-use crate::error::{SqlError, silent};
-use crate::names::{Id, name_bytes};
+use crate::connection::{Connection, Parameters, Statement};
+use crate::error::{SERVER, SqlError, silent};
+use crate::names::{id_of, name_bytes};
 use crate::protocol::NO_PLACE;
 use crate::protocol::answers::{Acquired, Taken, acquired, column, shared, taken};
 use crate::protocol::sharing::Entry;
@@ -55,7 +55,7 @@ impl Shared {
             }
             let woken = self.waits.refused(request.holder(), begun.elapsed());
             request.note_busy(busy.clone());
-            self.listen();
+            self.listener.start(&self.waits);
             if !taken.is_queued && !self.enter_queue(request).await? {
                 // It was freed meanwhile.
                 free += 1;
@@ -84,14 +84,11 @@ impl Shared {
     async fn ask_on(self: &Arc<Self>, request: &AcquireRequest) -> Result<Asked> {
         Kind::of(request.mode())?;
         for _ in 0..MAX_RETRIES {
-            let connection = self.connection_for(request, &self.asking).await?;
+            let connection = unless_given_up(request, SERVER, self.asking.connection()).await?;
             request.note_connected();
             // Whatever is granted must be kept and ended.
-            self.connection_for(request, &self.keeping).await?;
-            if request.is_given_up() {
-                let message = "given up before the PostgreSQL server was asked";
-                return Err(Error::new(ErrorKind::Unavailable, message).not_executed());
-            }
+            unless_given_up(request, SERVER, self.keeping.connection()).await?;
+            check_not_given_up(request, SERVER)?;
             let terms = LeaseTerms::new(request)?;
             let was_used = connection.was_used();
             let ask = self.ask(request, &terms, &connection);
@@ -127,28 +124,6 @@ impl Shared {
             }
         }
         Err(refused_again_and_again())
-    }
-
-    /// The connection, unless the request is given up before it is there.
-    pub(super) async fn connection_for(
-        &self,
-        request: &AcquireRequest,
-        supervisor: &Supervisor,
-    ) -> Result<Arc<Connection>> {
-        let connected = tokio::select! {
-            biased;
-            connected = supervisor.connection() => connected,
-            () = request.given_up() => {
-                let message = "given up before the PostgreSQL server was reached";
-                Err(Error::new(ErrorKind::Unavailable, message).not_executed())
-            }
-        };
-        if let Err(error) = &connected
-            && request.last_busy().is_some()
-        {
-            request.note_unreachable(error.clone());
-        }
-        connected
     }
 
     /// Asks once. A request that was never refused tries the shortest statement first.
@@ -227,9 +202,9 @@ impl Shared {
 
     /// Enters the queue. False if the name is free by now.
     async fn enter_queue(&self, request: &AcquireRequest) -> Result<bool> {
-        let connection = self.connection_for(request, &self.asking).await?;
+        let connection = unless_given_up(request, SERVER, self.asking.connection()).await?;
         let kind = Kind::of(request.mode())?;
-        let (name, holder) = (name_bytes(request.name()), Id::from(request.holder()));
+        let (name, holder) = (name_bytes(request.name()), id_of(request.holder()));
         let label = request.label();
         let label = crate::names::label_bytes(label.as_deref());
         let lasts = as_micros(self.waits.entry_lasts(request.holder()));
@@ -280,7 +255,7 @@ impl Shared {
         connection: &Arc<Connection>,
         sending: impl Future<Output = Result<T, SqlError>>,
     ) -> Result<(SentAt, T), SqlError> {
-        let in_flight = self.claims.sending(request.holder(), connection.number());
+        let in_flight = self.claims.sending(request.holder(), connection.number);
         let sent = request.sending();
         let answer = sending.await;
         if answer.as_ref().err().is_none_or(SqlError::is_not_executed) {

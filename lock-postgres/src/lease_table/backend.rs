@@ -9,15 +9,14 @@ use lock_core::backend::{
     AcquireRequest, Attempt, Capabilities, DistributedLock, ListFrom, ListPage, LockStatus, Revoke, Revoked,
 };
 use lock_core::{FencingToken, Guarantee, LockName, Result, Verdict};
-use lock_kit::list::prefix_end;
 
 use super::Shared;
-use super::end::unless_missing;
 use crate::config::PostgresConfig;
-use crate::error::SqlError;
+use crate::error::{SqlError, unless_missing};
+use crate::list::list;
 use crate::names::name_bytes;
-use crate::probe::{SYSTEM, leases_keep};
-use crate::protocol::answers::{page, status};
+use crate::probe::{SYSTEM, leases_keep, server_id};
+use crate::protocol::answers::status;
 
 /// Locks that are rows with a lease, for any number of holds on two connections. `strategy=lease`.
 ///
@@ -189,24 +188,12 @@ impl DistributedLock for LeaseTableBackend {
 impl Shared {
     async fn server_id(&self) -> Result<Option<String>> {
         let connection = self.asking.connection().await?;
-        let rows = match connection.run(SYSTEM, self.limit()).await {
-            // Some services do not show it.
-            Err(error) if error.is_refusal() => return Ok(None),
-            rows => rows.map_err(SqlError::into_lock_error)?,
-        };
-        let system = rows.into_iter().flatten().next().flatten();
-        Ok(system.map(|system| format!("postgres {system}")))
+        server_id(connection.run(SYSTEM, self.limit()).await)
     }
 
     async fn list(&self, from: &ListFrom, at_most: usize) -> Result<ListPage> {
-        let (prefix, end) = (from.name_prefix().as_bytes(), prefix_end(from.name_prefix()));
-        let after = from.after().unwrap_or_default().as_bytes();
         let connection = self.asking.connection().await?;
-        let limit = i64::try_from(at_most).unwrap_or(i64::MAX);
-        let found = connection
-            .query(&self.statements.list, &[&prefix, &after, &end, &limit], self.limit())
-            .await;
-        page(&unless_missing(found)?, from, at_most).map_err(SqlError::into_lock_error)
+        list(&connection, &self.statements.list, from, at_most, self.limit()).await
     }
 
     async fn status(&self, name: &LockName) -> Result<LockStatus> {

@@ -9,19 +9,11 @@ use tokio_postgres::Row;
 
 use super::Shared;
 use crate::connection::{Connection, Parameters, Statement, TextRows};
-use crate::error::SqlError;
-use crate::names::{Id, name_bytes};
+use crate::error::{SqlError, unless_missing};
+use crate::names::{id_of, name_bytes};
 use crate::protocol::answers::{column, duration, flag, flags, revoked, told};
 use crate::protocol::sharing::End;
 use crate::protocol::terms::{as_micros, signed};
-
-/// What an end has found.
-#[derive(Clone, Copy, Debug, Default)]
-struct Ended {
-    was_held: bool,
-    /// Whether somebody waits.
-    is_wanted: bool,
-}
 
 impl Shared {
     /// Retires the request's holder id.
@@ -34,7 +26,7 @@ impl Shared {
         }
         let connection = self.keeping.connection().await?;
         let is_exclusive = request.mode() == Mode::Exclusive && !self.downgrades.contains(holder);
-        if !is_exclusive || self.claims.may_overtake(holder, &connection.number()) {
+        if !is_exclusive || self.claims.may_overtake(holder, &connection.number) {
             return self.end_any(&connection, name, holder, None).await.map(drop);
         }
         let rows = self
@@ -42,16 +34,11 @@ impl Shared {
                 &connection,
                 name,
                 &self.statements.end,
-                &[&name_bytes(name), &Id::from(holder)],
+                &[&name_bytes(name), &id_of(holder)],
             )
             .await?;
-        let flags = flag(&rows, 0).and_then(|held| Ok((held, flag(&rows, 1)?)));
-        let (was_held, is_wanted) = flags.map_err(SqlError::into_lock_error)?;
-        let ended = Ended {
-            was_held: was_held.unwrap_or(false),
-            is_wanted: is_wanted.unwrap_or(false),
-        };
-        self.retire(&connection, name, holder, ended).await;
+        let is_wanted = flag(&rows, 1).map_err(SqlError::into_lock_error)?;
+        self.retire(&connection, name, holder, is_wanted == Some(true)).await;
         Ok(())
     }
 
@@ -66,67 +53,48 @@ impl Shared {
             Some(connection) => connection,
             None => self.keeping.connection().await?,
         };
-        if self.claims.may_overtake(holder, &connection.number()) {
+        if self.claims.may_overtake(holder, &connection.number) {
             // One transaction: if it fails, the hold is as it was.
             return self.end_any(&connection, name, holder, keep_for).await;
         }
-        let (id, rest) = (Id::from(holder), keep_for.map_or(0, as_micros));
+        let (id, rest) = (id_of(holder), keep_for.map_or(0, as_micros));
         let parameters: Parameters<'_> = &[&name_bytes(name), &id, &rest];
         let rows = self
             .query_row(&connection, name, &self.statements.release, parameters)
             .await?;
         let is_wanted = flag(&rows, 0).map_err(SqlError::into_lock_error)?;
-        let ended = Ended {
-            was_held: is_wanted.is_some(),
-            is_wanted: is_wanted.unwrap_or(false),
-        };
-        Ok(self.retire(&connection, name, holder, ended).await)
-    }
-
-    /// The same for a hold that shares the name, or is about to.
-    pub(super) async fn release_shared(
-        &self,
-        name: &LockName,
-        holder: HolderId,
-        keep_for: Option<Duration>,
-    ) -> Result<bool> {
-        let connection = self.keeping.connection().await?;
-        self.end_any(&connection, name, holder, keep_for).await
+        self.retire(&connection, name, holder, is_wanted == Some(true)).await;
+        Ok(is_wanted.is_some())
     }
 
     /// Ends whatever this id has in any table, and retires it. Returns whether it had the name.
-    async fn end_any(
+    pub(super) async fn end_any(
         &self,
         connection: &Connection,
         name: &LockName,
         holder: HolderId,
         keep_for: Option<Duration>,
     ) -> Result<bool> {
-        let buries = self.claims.may_overtake(holder, &connection.number());
+        let buries = self.claims.may_overtake(holder, &connection.number);
         let sql = self.statements.end_any(name, holder, End { buries, keep_for });
-        let ended = match self.run_on_row(connection, name, &sql).await {
-            Err(error) if error.is_missing_table() => Ended::default(),
-            rows => {
-                let rows = rows.map_err(SqlError::into_lock_error)?;
-                if told(&rows).is_none() {
-                    // Somebody deleted the row while this waited for it, so there is no tombstone.
-                    let message = "the lock's row was deleted meanwhile: try again";
-                    return Err(Error::new(ErrorKind::Unavailable, message));
-                }
-                let (was_held, is_wanted) = flags(&rows);
-                Ended { was_held, is_wanted }
+        let (was_held, is_wanted) = match self.run_on_row(connection, name, &sql).await {
+            // Somebody deleted the row while this waited for it, so there is no tombstone.
+            Ok(rows) if told(&rows).is_none() => {
+                let message = "the lock's row was deleted meanwhile: try again";
+                return Err(Error::new(ErrorKind::Unavailable, message));
             }
+            rows => flags(&unless_missing(rows)?),
         };
-        Ok(self.retire(connection, name, holder, ended).await)
+        self.retire(connection, name, holder, is_wanted).await;
+        Ok(was_held)
     }
 
-    /// The server has ended whatever this id had. Returns whether it had the name.
-    async fn retire(&self, connection: &Connection, name: &LockName, holder: HolderId, ended: Ended) -> bool {
+    /// The server has ended whatever this id had. `is_wanted`: somebody waits for the name.
+    async fn retire(&self, connection: &Connection, name: &LockName, holder: HolderId, is_wanted: bool) {
         self.claims.remove(holder);
-        if ended.is_wanted {
+        if is_wanted {
             self.call(connection, name).await;
         }
-        ended.was_held
     }
 
     /// Runs a text about a hold, and returns when it was sent. It may be executed twice: if the server had closed the connection
@@ -148,7 +116,7 @@ impl Shared {
     pub(super) async fn revoke(&self, name: &LockName, token: FencingToken, how: Revoke) -> Result<Revoked> {
         let connection = self.keeping.connection().await?;
         let (number, is_now) = (signed(token.as_u64()), how != Revoke::AtLeaseEnd);
-        let nobody = Id::from(HolderId::random());
+        let nobody = id_of(HolderId::random());
         let parameters: Parameters<'_> = &[&name_bytes(name), &number, &is_now, &nobody];
         let rows = self
             .query_row(&connection, name, &self.statements.revoke, parameters)
@@ -187,13 +155,5 @@ impl Shared {
     ) -> Result<Vec<Row>> {
         let query = connection.query(statement, parameters, self.limit());
         unless_missing(self.with_row(connection, name, query).await)
-    }
-}
-
-/// Without a table there is nothing.
-pub(super) fn unless_missing<T: Default>(answer: Result<T, SqlError>) -> Result<T> {
-    match answer {
-        Err(error) if error.is_missing_table() => Ok(T::default()),
-        answer => answer.map_err(SqlError::into_lock_error),
     }
 }

@@ -10,12 +10,11 @@ use lock_kit::lease_rows::{Held, LeaseRows, Renewed};
 use lock_kit::locked_rows::LockedRows;
 
 use super::Shared;
-use super::renewals::HoldRenewal;
 use crate::connection::Parameters;
 use crate::error::SqlError;
-use crate::names::{Id, name_bytes};
+use crate::names::{id_of, name_bytes};
 use crate::protocol::answers::flags;
-use crate::protocol::terms::{as_micros, signed};
+use crate::protocol::terms::signed;
 
 impl LeaseRows for Shared {
     fn locked_rows(&self) -> &LockedRows {
@@ -27,20 +26,16 @@ impl LeaseRows for Shared {
     }
 
     async fn renew(self: &Arc<Self>, held: &Held, ttl: Duration, is_shared: bool) -> Result<Renewed> {
-        let renewal = HoldRenewal {
-            name: name_bytes(&held.name).to_vec(),
-            holder: held.holder.into(),
-            ttl: as_micros(ttl),
-            is_shared,
-        };
-        self.renew_with_others(renewal).await.map_err(SqlError::into_lock_error)
+        let renewed = self.renew_with_others(held, ttl, is_shared).await;
+        renewed.map_err(SqlError::into_lock_error)
     }
 
     async fn release(self: &Arc<Self>, held: &Held, may_share: bool, keep_for: Option<Duration>) -> Result<bool> {
-        match may_share {
-            true => self.release_shared(&held.name, held.holder, keep_for).await,
-            false => self.release_exclusive(&held.name, held.holder, keep_for).await,
+        if !may_share {
+            return self.release_exclusive(&held.name, held.holder, keep_for).await;
         }
+        let connection = self.keeping.connection().await?;
+        self.end_any(&connection, &held.name, held.holder, keep_for).await
     }
 
     async fn downgrade(self: &Arc<Self>, held: &Held, ttl: Duration) -> Result<Option<SentAt>> {
@@ -63,7 +58,7 @@ impl LeaseRows for Shared {
             return Ok(flags(&rows).0);
         }
         let connection = self.keeping.connection().await?;
-        let (name, holder) = (&held.name, Id::from(held.holder));
+        let (name, holder) = (&held.name, id_of(held.holder));
         let parameters: Parameters<'_> = &[&name_bytes(name), &holder, &signed(token.as_u64())];
         let raised = self
             .query_row(&connection, name, &self.statements.raise, parameters)

@@ -5,17 +5,19 @@ use std::time::Duration;
 
 use lock_core::backend::SentAt;
 use lock_core::{Error, ErrorKind};
-use lock_kit::lease_rows::Renewed;
+use lock_kit::lease_rows::{Held, Renewed};
 use parking_lot::Mutex;
 use tokio::runtime;
 use tokio::sync::oneshot;
 use tokio::task::yield_now;
 use tokio::time::Instant;
+use uuid::Uuid;
 
 use super::Shared;
 use crate::error::SqlError;
-use crate::names::Id;
+use crate::names::{id_of, name_bytes};
 use crate::protocol::answers::column;
+use crate::protocol::terms::as_micros;
 
 /// The most renewals of one statement.
 const AT_ONCE: usize = 1000;
@@ -34,34 +36,16 @@ struct Queue {
     locked_at: Option<Instant>,
 }
 
-#[derive(Debug)]
-struct Entry {
-    renewal: HoldRenewal,
-    answer: oneshot::Sender<Result<Renewed, SqlError>>,
-}
-
 /// What is to be renewed.
 #[derive(Debug)]
-pub(super) struct HoldRenewal {
-    pub(super) name: Vec<u8>,
-    pub(super) holder: Id,
+struct Entry {
+    name: Vec<u8>,
+    holder: Uuid,
     /// In microseconds.
-    pub(super) ttl: i64,
+    ttl: i64,
     /// Whether it shares the name.
-    pub(super) is_shared: bool,
-}
-
-impl Renewals {
-    /// Returns whether this runtime needs a task for the next statement: nobody depends on a runtime that is not driven.
-    fn push(&self, entry: Entry, here: runtime::Id) -> bool {
-        let mut queue = self.0.lock();
-        queue.waiting.push(entry);
-        let is_new = !queue.scheduled.contains(&here);
-        if is_new {
-            queue.scheduled.push(here);
-        }
-        is_new
-    }
+    is_shared: bool,
+    answer: oneshot::Sender<Result<Renewed, SqlError>>,
 }
 
 impl Shared {
@@ -69,13 +53,29 @@ impl Shared {
     ///
     /// # Cancel safety
     /// May be dropped at any point: it is then renewed or not.
-    pub(super) async fn renew_with_others(self: &Arc<Self>, renewal: HoldRenewal) -> Result<Renewed, SqlError> {
+    pub(super) async fn renew_with_others(
+        self: &Arc<Self>,
+        held: &Held,
+        ttl: Duration,
+        is_shared: bool,
+    ) -> Result<Renewed, SqlError> {
         let (answer, answered) = oneshot::channel();
-        let entry = Entry { renewal, answer };
+        let entry = Entry {
+            name: name_bytes(&held.name).to_vec(),
+            holder: id_of(held.holder),
+            ttl: as_micros(ttl),
+            is_shared,
+            answer,
+        };
         let here = runtime::Handle::current();
-        if self.renewals.push(entry, here.id()) {
-            let shared = self.clone();
-            here.spawn(async move { shared.renew_together().await });
+        {
+            let mut queue = self.renewals.0.lock();
+            queue.waiting.push(entry);
+            // Nobody depends on a runtime that is not driven.
+            if !queue.scheduled.contains(&here.id()) {
+                queue.scheduled.push(here.id());
+                here.spawn(self.clone().renew_together());
+            }
         }
         answered.await.unwrap_or(Err(SqlError::Disconnected(None)))
     }
@@ -90,14 +90,14 @@ impl Shared {
             let is_locked = queue.locked_at.is_some_and(|at| at.elapsed() < AFTER_LOCKED);
             (std::mem::take(&mut queue.waiting), is_locked)
         };
-        let (shared, alone): (Vec<_>, Vec<_>) = entries.into_iter().partition(|entry| entry.renewal.is_shared);
+        let (shared, alone): (Vec<_>, Vec<_>) = entries.into_iter().partition(|entry| entry.is_shared);
         let batches = [batches(alone), batches(shared)].into_iter().flatten();
         let sent = batches.map(|batch| async {
             let renewed = self.renew_batch(&batch, is_locked).await;
             for entry in batch {
                 // Whoever has left needs no answer.
                 let _ = entry.answer.send(match &renewed {
-                    Ok((sent, rows)) => Ok(renewed_of(entry.renewal.holder, *sent, rows)),
+                    Ok((sent, rows)) => Ok(renewed_of(entry.holder, *sent, rows)),
                     Err(error) => Err(error.clone()),
                 });
             }
@@ -106,12 +106,11 @@ impl Shared {
     }
 
     /// The ids of which something is said, and whether they were renewed. All are of one kind.
-    async fn renew_batch(&self, batch: &[Entry], is_locked: bool) -> Result<(SentAt, Vec<(Id, bool)>), SqlError> {
-        let renewals = || batch.iter().map(|entry| &entry.renewal);
-        let names: Vec<_> = renewals().map(|renewal| renewal.name.as_slice()).collect();
-        let holders: Vec<_> = renewals().map(|renewal| renewal.holder).collect();
-        let ttls: Vec<_> = renewals().map(|renewal| renewal.ttl).collect();
-        let statements = match renewals().any(|renewal| renewal.is_shared) {
+    async fn renew_batch(&self, batch: &[Entry], is_locked: bool) -> Result<(SentAt, Vec<(Uuid, bool)>), SqlError> {
+        let names: Vec<_> = batch.iter().map(|entry| entry.name.as_slice()).collect();
+        let holders: Vec<_> = batch.iter().map(|entry| entry.holder).collect();
+        let ttls: Vec<_> = batch.iter().map(|entry| entry.ttl).collect();
+        let statements = match batch.iter().any(|entry| entry.is_shared) {
             true => &self.statements.renew_shared,
             false => &self.statements.renew,
         };
@@ -159,7 +158,7 @@ fn batches(entries: Vec<Entry>) -> impl Iterator<Item = Vec<Entry>> {
 }
 
 /// What the rows say of this id.
-fn renewed_of(holder: Id, sent: SentAt, rows: &[(Id, bool)]) -> Renewed {
+fn renewed_of(holder: Uuid, sent: SentAt, rows: &[(Uuid, bool)]) -> Renewed {
     match rows.iter().find(|(id, _)| *id == holder) {
         Some((_, true)) => Renewed::At(sent),
         Some((_, false)) => {

@@ -9,8 +9,9 @@ use lock_kit::pacing::{Wakes, longest_pause, pause};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
+use uuid::Uuid;
 
-use crate::names::Id;
+use crate::names::id_of;
 use crate::protocol::LONGEST_ENTRY;
 
 /// The requests of this process that were refused and may ask again.
@@ -19,7 +20,7 @@ pub(super) struct Waits(Mutex<Registry>);
 
 #[derive(Debug, Default)]
 struct Registry {
-    waiters: HashMap<Id, Waiter>,
+    waiters: HashMap<Uuid, Waiter>,
     /// At which size to look for those that nobody will ask for again.
     sweep_at: usize,
 }
@@ -64,7 +65,7 @@ impl Waits {
     /// The pause before the next question, if the name stays taken for `rest`.
     pub(super) fn pause(&self, holder: HolderId, rest: Duration, wakes: Wakes) -> Duration {
         let registry = self.0.lock();
-        let refused = registry.waiters.get(&holder.into()).map_or(1, |waiter| waiter.refused);
+        let refused = registry.waiters.get(&id_of(holder)).map_or(1, |waiter| waiter.refused);
         let longest = longest_pause(registry.waiters.len(), wakes, false);
         pause(refused, longest, rest, wakes, rand::random())
     }
@@ -72,14 +73,14 @@ impl Waits {
     /// For how long the entry of a waiter lasts in the queue: until it has asked again.
     pub(super) fn entry_lasts(&self, holder: HolderId) -> Duration {
         let registry = self.0.lock();
-        let waiter = registry.waiters.get(&holder.into());
+        let waiter = registry.waiters.get(&id_of(holder));
         let round_trip = waiter.map_or(Duration::ZERO, |waiter| waiter.round_trip);
         let longest = longest_pause(registry.waiters.len(), Wakes::Release, false);
         (longest + LATE + round_trip * 2).min(Duration::from_micros(LONGEST_ENTRY))
     }
 
     pub(super) fn place(&self, holder: HolderId) -> Option<i64> {
-        self.0.lock().waiters.get(&holder.into())?.place
+        self.0.lock().waiters.get(&id_of(holder))?.place
     }
 
     pub(super) fn set_place(&self, holder: HolderId, place: Option<i64>) {
@@ -88,7 +89,7 @@ impl Waits {
 
     /// Returns whether it was there.
     pub(super) fn remove(&self, holder: HolderId) -> bool {
-        self.0.lock().waiters.remove(&holder.into()).is_some()
+        self.0.lock().waiters.remove(&id_of(holder)).is_some()
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -99,7 +100,7 @@ impl Waits {
     pub(super) fn called(&self, payload: &str) {
         let (id, rank) = payload.split_once(':').unwrap_or((payload, "1"));
         let registry = self.0.lock();
-        if let Some(waiter) = Id::read(id).and_then(|id| registry.waiters.get(&id)) {
+        if let Some(waiter) = Uuid::parse_str(id).ok().and_then(|id| registry.waiters.get(&id)) {
             match rank {
                 "1" => waiter.woken.turn.notify_one(),
                 _ => waiter.woken.stand_by.notify_one(),
@@ -117,7 +118,7 @@ impl Waits {
 
 impl Registry {
     fn waiter(&mut self, holder: HolderId) -> &mut Waiter {
-        self.waiters.entry(holder.into()).or_insert_with(|| Waiter {
+        self.waiters.entry(id_of(holder)).or_insert_with(|| Waiter {
             refused: 0,
             asked: Instant::now(),
             round_trip: Duration::ZERO,

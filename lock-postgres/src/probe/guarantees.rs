@@ -69,4 +69,31 @@ mod tests {
         assert!(leases_keep(Guarantee::ConnectionLoss, None, Checks::Warn).is_yes());
         assert!(!leases_keep(Guarantee::Partition, None, Checks::Warn).is_yes());
     }
+
+    #[test]
+    fn what_the_server_said_of_itself_decides() {
+        let probe = |commit: &str, standbys: &str| {
+            let row = [
+                "polylock",
+                "f",
+                "150018",
+                "read committed",
+                commit,
+                standbys,
+                "on",
+                "on",
+            ];
+            Probe::read(&vec![row.map(|value| Some(value.to_owned())).to_vec()]).unwrap()
+        };
+        let keeps = |guarantee, probe: &Probe| leases_keep(guarantee, Some(probe), Checks::Warn).to_string();
+        assert!(leases_keep(Guarantee::ServerCrash, Some(&probe("on", "")), Checks::Warn).is_yes());
+        assert!(keeps(Guarantee::ServerCrash, &probe("off", "")).contains("synchronous_commit=off"));
+        let unchecked = leases_keep(Guarantee::ServerCrash, Some(&probe("on", "")), Checks::Off);
+        assert!(!unchecked.is_yes(), "{unchecked}");
+        assert!(keeps(Guarantee::Failover, &probe("on", "")).starts_with("no: "));
+        assert!(keeps(Guarantee::Failover, &probe("on", "a")).starts_with("unknown: "));
+        for guarantee in [Guarantee::Partition, Guarantee::ClockStep] {
+            assert!(sessions_keep(guarantee).to_string().starts_with("no: "), "{guarantee}");
+        }
+    }
 }

@@ -4,15 +4,14 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use lock_core::FencingToken;
-use lock_core::backend::{HolderStatus, ListFrom, ListPage, LockStatus, Mode, Permits, WaiterStatus, since_of_token};
-use lock_kit::list;
+use lock_core::backend::{HolderStatus, LockStatus, Mode, Permits, WaiterStatus, since_of_token};
 use tokio_postgres::Row;
 use tokio_postgres::types::FromSql;
+use uuid::Uuid;
 
 use super::terms::Kind;
-use crate::connection::TextRows;
+use crate::connection::{self, TextRows};
 use crate::error::SqlError;
-use crate::names::Id;
 
 /// The answer to an acquire.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,7 +94,7 @@ pub(crate) fn flag(rows: &[Row], number: usize) -> Result<Option<bool>, SqlError
         .transpose()
 }
 
-/// The answer to [`status`](super::lease::LeaseStatements::status).
+/// The answer to the statement `status` of either strategy.
 pub(crate) fn status(rows: &[Row]) -> Result<LockStatus, SqlError> {
     let (mut holders, mut waiters) = (Vec::new(), Vec::new());
     for row in rows {
@@ -109,23 +108,25 @@ pub(crate) fn status(rows: &[Row]) -> Result<LockStatus, SqlError> {
 
 fn holder(row: &Row) -> Result<HolderStatus, SqlError> {
     const WHAT: &str = "holder";
-    let (id, label): (Option<Id>, Option<&[u8]>) = (column(row, 1, WHAT)?, column(row, 2, WHAT)?);
-    let token = token_of(column(row, 4, WHAT)?)?;
-    let mut holder = HolderStatus::new()
-        .with_token(token)
-        .with_expires_in(duration(column(row, 3, WHAT)?));
-    holder.id = id.map(|id| id.to_string().into());
+    let (id, label): (Option<Uuid>, Option<&[u8]>) = (column(row, 1, WHAT)?, column(row, 2, WHAT)?);
+    let (rest, token): (Option<i64>, Option<i64>) = (column(row, 3, WHAT)?, column(row, 4, WHAT)?);
+    let mut holder = HolderStatus::new();
+    holder.id = id.map(|id| id.simple().to_string().into());
     holder.label = label.map(text);
+    holder.expires_in = rest.map(duration);
+    // A session has the lock a moment before its token is written.
+    holder.token = token.map(token_of).transpose()?;
     holder.mode = mode(row)?;
-    holder.since = since_of_token(token, SystemTime::now());
+    holder.since = holder.token.and_then(|token| since_of_token(token, SystemTime::now()));
     Ok(holder)
 }
 
 fn waiter(row: &Row) -> Result<WaiterStatus, SqlError> {
     const WHAT: &str = "waiter";
-    let (label, since): (Option<&[u8]>, i64) = (column(row, 2, WHAT)?, column(row, 8, WHAT)?);
-    let mut waiter = WaiterStatus::new().with_since(SystemTime::UNIX_EPOCH + duration(since));
+    let (label, since): (Option<&[u8]>, Option<i64>) = (column(row, 2, WHAT)?, column(row, 8, WHAT)?);
+    let mut waiter = WaiterStatus::new();
     waiter.label = label.map(text);
+    waiter.since = since.map(|since| SystemTime::UNIX_EPOCH + duration(since));
     waiter.mode = mode(row)?;
     Ok(waiter)
 }
@@ -143,16 +144,9 @@ fn mode(row: &Row) -> Result<Option<Mode>, SqlError> {
     })
 }
 
-/// The answer to [`list`](super::lease::LeaseStatements::list), which was asked for at most so many.
-pub(crate) fn page(rows: &[Row], from: &ListFrom, at_most: usize) -> Result<ListPage, SqlError> {
-    let read = |row| Ok((column(row, 0, "name")?, column(row, 1, "name")?));
-    list::page(rows.iter().map(read), from, at_most)
-}
-
-/// The row that a text of statements tells, which begins with this word.
+/// What a text of statements tells.
 pub(crate) fn told(rows: &TextRows) -> Option<&[Option<String>]> {
-    let is_told = |row: &&Vec<Option<String>>| row.first().and_then(Option::as_deref) == Some("polylock");
-    rows.iter().find(is_told)?.get(1..)
+    connection::told(rows, "polylock")
 }
 
 fn number(row: &[Option<String>], column: usize) -> Result<Option<i64>, SqlError> {

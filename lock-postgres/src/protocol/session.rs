@@ -7,6 +7,7 @@
 
 use tokio_postgres::types::Type;
 
+use super::terms::Kind;
 use super::{delete_dead, in_micros, statement};
 use crate::connection::Statement;
 use crate::names::{literal, quoted};
@@ -281,9 +282,11 @@ fn status(tokens: &str, readers: &str, key: &str) -> String {
     format!(
         "WITH p AS MATERIALIZED (SELECT DISTINCT ON (pid,granted) pid,granted,mode='ExclusiveLock' AS alone,waitstart FROM {LOCKS} \
          AND {KEY_OF_LOCK}=(SELECT {key}) ORDER BY pid,granted,mode) \
-         SELECT p.granted,p.alone,COALESCE(t.holder,r.holder),COALESCE(t.label,r.label),COALESCE(t.token,r.token),{waits_since} \
-         FROM p LEFT JOIN {tokens} t ON t.name=$1 AND t.kind=0 AND p.alone AND p.granted \
-         LEFT JOIN {readers} r ON r.name=$1 AND r.pid=p.pid AND NOT p.alone AND p.granted ORDER BY 6,5"
+         SELECT p.granted,COALESCE(t.holder,r.holder),COALESCE(t.label,r.label),NULL::bigint,COALESCE(t.token,r.token),\
+         (CASE WHEN p.alone THEN {} ELSE {} END)::smallint,1::bigint,1::bigint,{waits_since} FROM p LEFT JOIN {tokens} t ON t.name=$1 AND t.kind=0 AND p.alone AND p.granted \
+         LEFT JOIN {readers} r ON r.name=$1 AND r.pid=p.pid AND NOT p.alone AND p.granted ORDER BY 9,5",
+        Kind::EXCLUSIVE,
+        Kind::SHARED,
     )
 }
 

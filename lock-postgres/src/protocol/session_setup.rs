@@ -6,7 +6,7 @@ use lock_core::{Error, ErrorKind, Result};
 
 use super::in_micros;
 use crate::config::{Pooler, PostgresConfig};
-use crate::connection::{Connection, SetUp};
+use crate::connection::{self, SetUp, TextRows};
 use crate::error::{SqlError, pooler_between};
 
 /// The oldest server that ends silent sessions.
@@ -84,23 +84,20 @@ fn application_name(client: u64) -> String {
     format!("polylock {client:016x}")
 }
 
-/// Reads what the server said of this session.
+/// Reads what the server said of the session with this mark.
 ///
 /// # Errors
 /// [`ErrorKind::Misconfigured`] for an old server, and for a pooler that was not declared.
-pub(crate) fn told(connection: &Connection, config: &PostgresConfig) -> Result<Told> {
+pub(crate) fn told(rows: &TextRows, mark: &str, config: &PostgresConfig) -> Result<Told> {
     let address = &config.address();
-    let rows = connection.answer_to_set_up();
-    let row = rows
-        .iter()
-        .find(|row| row.first().is_some_and(|first| first.as_deref() == Some(ROW)));
+    let row = connection::told(rows, ROW);
     let value = |column: usize| row?.get(column)?.as_deref();
-    if value(1) != Some(connection.mark()) {
+    if value(0) != Some(mark) {
         return Err(pooler_between(address).not_executed());
     }
     let number = |column: usize| value(column).and_then(|text| text.parse::<i64>().ok());
     let unread = || SqlError::UnexpectedAnswer("session").into_lock_error();
-    let version = number(2).ok_or_else(unread)?;
+    let version = number(1).ok_or_else(unread)?;
     if version < i64::from(OLDEST) {
         let message = format!(
             "the PostgreSQL server at {address} is version {}: strategy=session needs 14 or later, use strategy=lease",
@@ -108,17 +105,17 @@ pub(crate) fn told(connection: &Connection, config: &PostgresConfig) -> Result<T
         );
         return Err(Error::new(ErrorKind::Misconfigured, message).not_executed());
     }
-    let process = number(3).and_then(|process| i32::try_from(process).ok());
+    let process = number(2).and_then(|process| i32::try_from(process).ok());
     Ok(Told {
         identity: Identity {
             process: process.ok_or_else(unread)?,
-            started: number(4),
+            started: number(3),
             client: match config.pooler {
-                Pooler::Session => client_of(connection.mark()),
+                Pooler::Session => client_of(mark),
                 _ => None,
             },
         },
-        lock_entries: number(5).and_then(|entries| usize::try_from(entries).ok()).unwrap_or(0),
+        lock_entries: number(4).and_then(|entries| usize::try_from(entries).ok()).unwrap_or(0),
     })
 }
 
@@ -227,5 +224,47 @@ mod tests {
                 .find()
                 .ends_with("=5 AND application_name='polylock 0123456789abcdef'")
         );
+    }
+
+    #[test]
+    fn a_session_is_the_clients_own_if_the_server_knows_its_mark() {
+        let answer = |values: [&str; 6]| -> TextRows {
+            let value = |value: &str| (!value.is_empty()).then(|| value.to_owned());
+            vec![Vec::new(), values.map(value).to_vec()]
+        };
+        let mark = "0123456789abcdef0123456789abcdef";
+        let config = PostgresConfig::new("db", 5432);
+        let read = |values| told(&answer(values), mark, &config);
+        let session = read(["session", mark, "150018", "7", "5", "6400"]).unwrap();
+        let identity = Identity {
+            process: 7,
+            started: Some(5),
+            client: None,
+        };
+        assert_eq!(
+            session,
+            Told {
+                identity,
+                lock_entries: 6400
+            }
+        );
+        let hidden = read(["session", mark, "140000", "7", "", ""]).unwrap();
+        assert_eq!((hidden.identity.started, hidden.lock_entries), (None, 0));
+        for (values, said) in [
+            (["session", "other", "150018", "7", "5", "1"], "a pooler is between"),
+            (["other", mark, "150018", "7", "5", "1"], "a pooler is between"),
+            (
+                ["session", mark, "130021", "7", "5", "1"],
+                "is version 13: strategy=session needs 14",
+            ),
+            (["session", mark, "", "7", "5", "1"], "something unexpected"),
+            (["session", mark, "150018", "x", "5", "1"], "something unexpected"),
+        ] {
+            let error = read(values).unwrap_err();
+            assert!(error.to_string().contains(said), "{error}");
+        }
+        let pooled = PostgresConfig::new("db", 5432).with_pooler(Pooler::Session);
+        let lent = told(&answer(["session", mark, "150018", "7", "5", "1"]), mark, &pooled).unwrap();
+        assert_eq!(lent.identity.client, Some(0x0123_4567_89ab_cdef));
     }
 }

@@ -16,7 +16,7 @@ use lock_core::{FencingToken, LockName};
 use super::lease::LeaseStatements;
 use super::terms::{Kind, LeaseTerms, as_micros};
 use super::{EARLIER_CLOCK, IS_LIVE, LONG_AGO, MARK, NEXT_PLACE, NO_PLACE, NOBODY, NOW, in_micros, micros};
-use crate::names::{Id, literal, literal_or_null, name_bytes};
+use crate::names::{id_literal, id_of, literal, literal_or_null, name_bytes};
 
 /// The entry in the queue that a request leaves if it is refused.
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +41,7 @@ impl LeaseStatements {
         let [leases, holders, waiters] = &self.tables;
         let (name, id, label) = (
             literal(&terms.name),
-            terms.holder.literal(),
+            id_literal(terms.holder),
             literal_or_null(terms.label.as_deref()),
         );
         let Kind { kind, permits, of } = terms.kind;
@@ -131,7 +131,7 @@ impl LeaseStatements {
     /// waits.
     pub(crate) fn end_any(&self, name: &LockName, holder: HolderId, how: End) -> String {
         let [leases, holders, waiters] = &self.tables;
-        let (name, id) = (literal(name_bytes(name)), Id::from(holder).literal());
+        let (name, id) = (literal(name_bytes(name)), id_literal(id_of(holder)));
         let bury = match how.buries {
             true => {
                 let recent = format!("WHERE t>{NOW}-interval '1 h' AND i<>{id}");
@@ -165,7 +165,7 @@ impl LeaseStatements {
     /// Makes an exclusive hold a reader's. Repeated, it renews. Says whether it was there, and whether somebody waits.
     pub(crate) fn downgrade(&self, name: &LockName, holder: HolderId, token: FencingToken, ttl: Duration) -> String {
         let [leases, holders, _] = &self.tables;
-        let (name, id) = (literal(name_bytes(name)), Id::from(holder).literal());
+        let (name, id) = (literal(name_bytes(name)), id_literal(id_of(holder)));
         let ttl = micros(&as_micros(ttl).to_string());
         format!(
             "{};WITH x AS (UPDATE {leases} SET kind={kind},holder=NULL,expires=GREATEST(expires,{NOW}+{ttl}),\
@@ -185,7 +185,7 @@ impl LeaseStatements {
     /// Has the name count at least this token, if the hold shares it. Says whether it was there.
     pub(crate) fn raise_shared(&self, name: &LockName, holder: HolderId, token: FencingToken) -> String {
         let [leases, holders, _] = &self.tables;
-        let (name, id) = (literal(name_bytes(name)), Id::from(holder).literal());
+        let (name, id) = (literal(name_bytes(name)), id_literal(id_of(holder)));
         let is_there = format!("EXISTS (SELECT FROM {holders} WHERE name={name} AND holder={id})");
         format!(
             "{};UPDATE {leases} SET last_token=GREATEST(last_token,{token}) WHERE name={name} AND {is_there};\
@@ -200,7 +200,7 @@ impl LeaseStatements {
         let name = literal(name_bytes(name));
         let end = match how {
             Revoke::AtLeaseEnd => {
-                let nobody = Id::from(HolderId::random()).literal();
+                let nobody = id_literal(id_of(HolderId::random()));
                 format!("UPDATE {holders} SET holder={nobody} WHERE name={name} AND token={token}")
             }
             _ => format!("DELETE FROM {holders} WHERE name={name} AND token={token}"),

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use lock_core::backend::{AcquireRequest, Mode};
 use lock_core::{Error, ErrorKind, FencingToken, Result};
+use uuid::Uuid;
 
-use crate::names::{Id, label_bytes, name_bytes};
+use crate::names::{id_of, label_bytes, name_bytes};
 
 /// How many tokens a grant may reserve after its own.
 const MOST_RESERVED: u32 = 16;
@@ -49,7 +50,7 @@ impl Kind {
 #[derive(Clone, Debug)]
 pub(crate) struct LeaseTerms {
     pub(crate) name: Vec<u8>,
-    pub(crate) holder: Id,
+    pub(crate) holder: Uuid,
     pub(crate) label: Option<Vec<u8>>,
     pub(crate) ttl: Duration,
     /// The least token that the grant may have.
@@ -73,7 +74,7 @@ impl LeaseTerms {
         };
         Ok(Self {
             name: name_bytes(request.name()).to_vec(),
-            holder: request.holder().into(),
+            holder: id_of(request.holder()),
             label: label_bytes(request.label().as_deref()).map(<[u8]>::to_vec),
             ttl: request.ttl(),
             least: signed(floor.saturating_add(1)),
@@ -103,4 +104,74 @@ pub(crate) fn as_micros(time: Duration) -> i64 {
 /// The same for a token.
 pub(crate) fn signed(token: u64) -> i64 {
     i64::try_from(token).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use lock_core::LockName;
+    use lock_core::backend::Permits;
+    use lock_core::backend::request::{RequestOptions, Terms};
+
+    use super::*;
+
+    fn options() -> RequestOptions {
+        let terms = Terms::new(Duration::from_millis(1500)).label("me");
+        RequestOptions::new(LockName::new("a").unwrap(), terms)
+    }
+
+    fn terms(options: RequestOptions) -> LeaseTerms {
+        let (request, _control) = options.start();
+        LeaseTerms::new(&request).unwrap()
+    }
+
+    fn token(number: u64) -> FencingToken {
+        FencingToken::new(number).unwrap()
+    }
+
+    #[test]
+    fn a_mode_is_three_numbers() {
+        let permits = Mode::Permits(Permits::new(3, 7).unwrap());
+        for (mode, numbers) in [
+            (Mode::Exclusive, (0, 1, 1)),
+            (Mode::Shared, (1, 1, 1)),
+            (permits, (2, 3, 7)),
+        ] {
+            let Kind { kind, permits, of } = Kind::of(mode).unwrap();
+            assert_eq!((kind, permits, of), numbers);
+            assert_eq!(Kind::of(mode).unwrap().is_exclusive(), mode == Mode::Exclusive);
+        }
+        let error = Kind::of(Mode::Upgradable).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+    }
+
+    #[test]
+    fn a_request_says_what_is_written() {
+        let plain = terms(options());
+        assert_eq!(
+            (plain.name.as_slice(), plain.label.as_deref()),
+            (&b"a"[..], Some(&b"me"[..]))
+        );
+        assert_eq!((plain.ttl_micros(), plain.least, plain.at_least), (1_500_000, 1, None));
+        assert_eq!(terms(options().token_above(token(9))).least, 10);
+        assert_eq!(terms(options().token_above(token(LAST_TOKEN))).least, i64::MAX);
+        assert_eq!(terms(options().token_at_least(token(9))).at_least, Some(9));
+    }
+
+    #[test]
+    fn so_many_tokens_come_with_a_grant() {
+        let five = terms(options().reserve(5));
+        assert_eq!((five.reserved_after, five.reserved(token(1))), (4, 5));
+        assert_eq!(terms(options().reserve(0)).reserved(token(1)), 1);
+        assert_eq!(terms(options().reserve(1000)).reserved(token(1)), 17);
+        assert_eq!(five.reserved(token(LAST_TOKEN - 2)), 3);
+        assert_eq!(five.reserved(token(LAST_TOKEN)), 1);
+        // Those who share a name pass it to nobody.
+        assert_eq!(terms(options().reserve(5).mode(Mode::Shared)).reserved(token(1)), 1);
+    }
+
+    #[test]
+    fn what_is_too_large_for_a_column_is_its_largest_number() {
+        assert_eq!((as_micros(Duration::MAX), signed(u64::MAX)), (i64::MAX, i64::MAX));
+        assert_eq!(signed(7), 7);
+    }
 }

@@ -4,16 +4,16 @@ use std::sync::Arc;
 
 use lock_core::backend::{AcquireRequest, Attempt, Busy, Mode, SentAt};
 use lock_core::{Error, ErrorKind, FencingToken, Result};
+use lock_kit::requests::check_not_given_up;
 use tokio_postgres::Row;
-use tokio_postgres::types::ToSql;
 
 use super::carrier::Moment;
 use super::claims::Claim;
 use super::hold::SessionHold;
-use super::{Shared, name_of};
-use crate::connection::Statement;
-use crate::error::{SqlError, shared_session};
-use crate::names::literal;
+use super::{Shared, within};
+use crate::connection::{Parameters, Statement};
+use crate::error::{SERVER, SqlError, shared_session};
+use crate::names::{literal, name_bytes};
 use crate::protocol::answers::{column, text, token_of};
 use crate::protocol::session::{OfMode, SessionStatements};
 use crate::protocol::session_setup::PING;
@@ -68,8 +68,9 @@ impl Shared {
         let Some(claim) = self.claims.get(request.holder()) else {
             return Ok(None);
         };
-        if let Some(token) = claim.token()
-            && !claim.is_releasing()
+        let state = claim.state();
+        if let Some(token) = state.token
+            && !state.is_releasing
             && let Ok(Some(moment)) = self.ping(&claim).await
         {
             return self.granted(request, &claim, token, moment).map(Some);
@@ -82,8 +83,8 @@ impl Shared {
     pub(super) async fn ping(&self, claim: &Claim) -> Result<Option<Moment>, SqlError> {
         let connection = &claim.session.connection;
         let moment = Moment::now();
-        match self.within_limit(connection.run(PING, None)).await {
-            Ok(rows) if super::heartbeat::is_marked(&rows, connection.mark()) => Ok(Some(moment)),
+        match within(self.limit(), connection.run(PING, None)).await {
+            Ok(rows) if super::heartbeat::is_marked(&rows, &connection.mark) => Ok(Some(moment)),
             Ok(_) => {
                 connection.abort();
                 Ok(None)
@@ -100,10 +101,7 @@ impl Shared {
         request.note_connected();
         let statements = self.statements().await?;
         self.check_age(&session).await?;
-        if request.is_given_up() {
-            let message = "given up before the PostgreSQL server was asked";
-            return Err(Error::new(ErrorKind::Unavailable, message).not_executed());
-        }
+        check_not_given_up(request, SERVER)?;
         let was_used = session.connection.was_used();
         let take = &of_mode(statements, request.mode()).take;
         match self.decide(request, &claim, take).await {
@@ -120,7 +118,10 @@ impl Shared {
                 session.connection.abort();
                 Err(shared_session(&self.config.address()).not_executed())
             }
-            Err(error) => self.after_error(request, &claim, error, was_used).await,
+            Err(error) => {
+                self.after_error(request, &claim, error, was_used).await?;
+                Ok(Tried::Again)
+            }
         }
     }
 
@@ -132,61 +133,47 @@ impl Shared {
         statement: &Statement,
     ) -> Result<(Moment, Decided), SqlError> {
         let terms = LeaseTerms::new(request)?;
-        let session = &claim.session;
-        let (mark, name) = (session.connection.mark(), name_of(&claim.name));
-        let parameters: [&(dyn ToSql + Sync); 7] = [
-            &mark,
-            &name,
+        let parameters: Parameters<'_> = &[
             &terms.holder,
             &terms.label,
             &terms.least,
             &terms.at_least,
             &terms.reserved_after,
         ];
-        claim.sending();
+        claim.change(|state| state.is_sent = true);
         let moment = Moment::of(request.sending());
-        let rows = self
-            .within_limit(session.connection.query(statement, &parameters, None))
-            .await?;
+        let rows = claim.query(statement, parameters, self.limit()).await?;
         Ok((moment, decided(rows.first())?))
     }
 
-    /// An error of a request that may have locked the name. A lock outlives the statement that failed, so it is undone.
+    /// An error of a request that may have locked the name. A lock outlives the statement that failed, so it is undone. Returns if
+    /// the name may be asked for again.
     pub(super) async fn after_error(
         &self,
         request: &AcquireRequest,
         claim: &Claim,
         error: SqlError,
         was_used: bool,
-    ) -> Result<Tried> {
-        if matches!(error, SqlError::NotConnected) {
-            // Its session may live on at the server, with the lock that it waited for.
-            if claim.waits {
-                self.end_claim(claim).await?;
-            } else {
-                self.claims.forget(claim);
-            }
-            return Ok(Tried::Again);
+    ) -> Result<()> {
+        // If it waited, its session may live on at the server, with the lock.
+        if matches!(error, SqlError::NotConnected) && !claim.waits {
+            self.claims.forget(claim);
+            return Ok(());
         }
-        if error.is_refusal() {
-            self.end_claim(claim).await?;
-            if error.is_missing_table() {
-                self.prepare().await?;
-                return Ok(Tried::Again);
-            }
-            return match error.is_transient() || error.is_unprepared() {
-                true => Ok(Tried::Again),
-                false => Err(error.into_lock_error()),
-            };
+        let is_refusal = error.is_refusal();
+        let may_repeat = is_refusal || (error.is_disconnect() && was_used);
+        if !may_repeat {
+            return Err(error.into_lock_error());
         }
-        if error.is_disconnect() && was_used {
-            if request.waits() {
-                request.note_unreachable(error.into_lock_error());
-            }
-            self.end_claim(claim).await?;
-            return Ok(Tried::Again);
+        if !is_refusal && request.waits() {
+            request.note_unreachable(error.clone().into_lock_error());
         }
-        Err(error.into_lock_error())
+        self.end_claim(claim).await?;
+        match error.is_missing_table() {
+            true => self.prepare().await.map(drop),
+            false if is_refusal && !error.is_transient() && !error.is_unprepared() => Err(error.into_lock_error()),
+            false => Ok(()),
+        }
     }
 
     /// The name is locked. A token that a crash could bring back is made durable before anybody sees it.
@@ -201,7 +188,9 @@ impl Shared {
         if is_ahead {
             let statements = self.statements().await?;
             // Over another session: heartbeats must not wait for a disk or a standby.
-            let asked = self.ask(&statements.make_durable(&literal(name_of(&claim.name)))).await;
+            let asked = self
+                .ask(&statements.make_durable(&literal(name_bytes(&claim.name))))
+                .await;
             asked.map_err(SqlError::into_lock_error)?;
         }
         self.granted(request, claim, token, moment)

@@ -6,11 +6,16 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use lock_core::backend::{AcquireRequest, Attempt, Capabilities, DistributedLock, ListFrom, ListPage, LockStatus};
-use lock_core::{Error, Guarantee, LockName, Result, Verdict};
+use lock_core::{Guarantee, LockName, Result, Verdict};
 
 use super::Shared;
 use crate::config::{PostgresConfig, Strategy};
-use crate::probe::SYSTEM;
+use crate::connection::Parameters;
+use crate::error::{SqlError, unless_missing};
+use crate::list::list;
+use crate::names::name_bytes;
+use crate::probe::{SYSTEM, server_id, sessions_keep};
+use crate::protocol::answers::status;
 
 /// A hold is passed on only if its session answered within this time: another client may have the name before this process learns
 /// that the session has ended.
@@ -180,17 +185,11 @@ impl DistributedLock for SessionBackend {
     }
 
     async fn server_id(&self) -> Result<Option<String>> {
-        let rows = match self.0.ask(SYSTEM).await {
-            // Some services do not show it.
-            Err(error) if error.is_refusal() => return Ok(None),
-            rows => rows.map_err(crate::error::SqlError::into_lock_error)?,
-        };
-        let system = rows.into_iter().flatten().next().flatten();
-        Ok(system.map(|system| format!("postgres {system}")))
+        server_id(self.0.ask(SYSTEM).await)
     }
 
     fn keeps(&self, guarantee: Guarantee) -> Verdict {
-        self.0.keeps(guarantee)
+        sessions_keep(guarantee)
     }
 
     async fn connect(&self) -> Result<()> {
@@ -199,16 +198,16 @@ impl DistributedLock for SessionBackend {
 
     async fn acquire(&self, request: &AcquireRequest) -> Result<Attempt> {
         let attempt = self.0.acquire(request).await;
-        attempt.map_err(|error| named(error, request.name()))
+        attempt.map_err(|error| error.with_name(request.name()))
     }
 
     async fn abandon(&self, request: &AcquireRequest) -> Result<()> {
         let abandoned = self.0.abandon(request).await;
-        abandoned.map_err(|error| named(error, request.name()))
+        abandoned.map_err(|error| error.with_name(request.name()))
     }
 
     async fn status(&self, name: &LockName) -> Result<LockStatus> {
-        self.0.status(name).await.map_err(|error| named(error, name))
+        self.0.status(name).await.map_err(|error| error.with_name(name))
     }
 
     async fn list(&self, from: &ListFrom, at_most: usize) -> Result<ListPage> {
@@ -216,8 +215,20 @@ impl DistributedLock for SessionBackend {
     }
 }
 
-fn named(error: Error, name: &LockName) -> Error {
-    error.with_name(name)
+impl Shared {
+    async fn status(&self, name: &LockName) -> Result<LockStatus> {
+        let statements = self.statements().await?;
+        let control = self.control.connection().await?;
+        let parameters: Parameters<'_> = &[&name_bytes(name)];
+        let found = control.query(&statements.status, parameters, Some(self.limit())).await;
+        status(&unless_missing(found)?).map_err(SqlError::into_lock_error)
+    }
+
+    async fn list(&self, from: &ListFrom, at_most: usize) -> Result<ListPage> {
+        let statements = self.statements().await?;
+        let control = self.control.connection().await?;
+        list(&control, &statements.list, from, at_most, Some(self.limit())).await
+    }
 }
 
 impl fmt::Debug for SessionBackend {

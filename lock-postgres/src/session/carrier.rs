@@ -92,7 +92,7 @@ impl Session {
         let now = Instant::now();
         let proven = Moment {
             at: now,
-            sent: connection.sent(),
+            sent: connection.sent,
         };
         Self {
             connection,
@@ -232,6 +232,11 @@ impl Session {
             // One that has ended stays ended: the next heartbeat unlocks its name.
             let _ = bound.lease.arm(proven.sent, self.timeout);
         }
+    }
+
+    /// For how long nothing has shown that it lives.
+    pub(super) fn unproven_for(&self) -> Duration {
+        self.state.lock().proven.at.elapsed()
     }
 
     /// Whether it has holds, and its client cannot count on them any more.

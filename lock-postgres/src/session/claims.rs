@@ -4,12 +4,19 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use lock_core::backend::{AcquireRequest, HolderId, Mode};
-use lock_core::{FencingToken, LockName};
+use lock_core::{Error, ErrorKind, FencingToken, LockName, Result};
 use parking_lot::Mutex;
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
 
 use super::carrier::Session;
+use super::within;
+use crate::connection::{Parameters, Statement};
+use crate::error::SqlError;
+use crate::names::name_bytes;
 
 /// All holder ids of which something may be at the server.
 #[derive(Debug, Default)]
@@ -28,17 +35,18 @@ pub(super) struct Claim {
     pub(super) gate: tokio::sync::Mutex<bool>,
 }
 
+/// How far a claim has come.
 #[derive(Clone, Copy, Debug)]
-struct State {
-    form: Form,
-    token: Option<FencingToken>,
+pub(super) struct State {
+    pub(super) form: Form,
+    pub(super) token: Option<FencingToken>,
     /// A request was sent that may have locked the name.
-    is_sent: bool,
+    pub(super) is_sent: bool,
     /// It may wait at the server.
-    is_waiting: bool,
-    is_releasing: bool,
+    pub(super) is_waiting: bool,
+    pub(super) is_releasing: bool,
     /// The holds of it that are not dropped: one, or two while it is passed on.
-    handles: u32,
+    pub(super) handles: u32,
 }
 
 /// The lock that a claim may have.
@@ -55,15 +63,18 @@ impl Claims {
         self.0.lock().get(&holder).cloned()
     }
 
-    /// A claim of this request in a session that was reserved for it. `None`, and the session is free again, if there are `most`
-    /// claims already; 0 is no limit.
+    /// A claim of this request in a session that was reserved for it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unavailable`], and the session is free again, if there are `most` claims already: the server may have no room for
+    /// more. 0 is no limit.
     pub(super) fn enter(
         &self,
         request: &AcquireRequest,
         session: Arc<Session>,
         waits: bool,
         most: usize,
-    ) -> Option<ClaimGuard<'_>> {
+    ) -> Result<ClaimGuard<'_>> {
         let form = match request.mode() {
             Mode::Shared => Form::Shared,
             _ => Form::Exclusive,
@@ -96,9 +107,13 @@ impl Claims {
         drop(forgotten);
         if !has_room {
             claim.session.forget(&claim.name, claim.holder);
-            return None;
+            let message = format!(
+                "this process holds or asks for {most} names, which is all that max_holds allows: raise it, and \
+                 max_locks_per_transaction at the server"
+            );
+            return Err(Error::new(ErrorKind::Unavailable, message).not_executed());
         }
-        Some(ClaimGuard { claims: self, claim })
+        Ok(ClaimGuard { claims: self, claim })
     }
 
     /// Nothing of it is left at the server.
@@ -116,38 +131,26 @@ impl Claims {
 }
 
 impl Claim {
-    pub(super) fn form(&self) -> Form {
-        self.state.lock().form
+    /// Runs a statement on the name in the session. The session lives on if the answer is late.
+    pub(super) async fn query(
+        &self,
+        statement: &Statement,
+        more: Parameters<'_>,
+        limit: Duration,
+    ) -> Result<Vec<Row>, SqlError> {
+        let connection = &self.session.connection;
+        let name = name_bytes(&self.name);
+        let named: [&(dyn ToSql + Sync); 2] = [&connection.mark, &name];
+        within(limit, connection.query(statement, &[&named, more].concat(), None)).await
     }
 
-    pub(super) fn set_form(&self, form: Form) {
-        self.state.lock().form = form;
+    /// As it is at this moment.
+    pub(super) fn state(&self) -> State {
+        *self.state.lock()
     }
 
-    pub(super) fn token(&self) -> Option<FencingToken> {
-        self.state.lock().token
-    }
-
-    pub(super) fn is_waiting(&self) -> bool {
-        self.state.lock().is_waiting
-    }
-
-    /// From here on the server may have locked the name.
-    pub(super) fn sending(&self) {
-        self.state.lock().is_sent = true;
-    }
-
-    pub(super) fn is_sent(&self) -> bool {
-        self.state.lock().is_sent
-    }
-
-    /// The server has answered the wait.
-    pub(super) fn has_waited(&self) {
-        self.state.lock().is_waiting = false;
-    }
-
-    pub(super) fn waits_again(&self) {
-        self.state.lock().is_waiting = true;
+    pub(super) fn change(&self, change: impl FnOnce(&mut State)) {
+        change(&mut self.state.lock());
     }
 
     /// It has the name. False if somebody ends it.
@@ -155,10 +158,6 @@ impl Claim {
         let mut state = self.state.lock();
         state.token = Some(token);
         !state.is_releasing
-    }
-
-    pub(super) fn add_handle(&self) {
-        self.state.lock().handles += 1;
     }
 
     /// Returns whether it was the last one.
@@ -172,10 +171,6 @@ impl Claim {
     pub(super) fn begin_release(&self) -> bool {
         std::mem::replace(&mut self.state.lock().is_releasing, true)
     }
-
-    pub(super) fn is_releasing(&self) -> bool {
-        self.state.lock().is_releasing
-    }
 }
 
 /// A claim for as long as an acquire runs. Dropped before anything was sent, it is forgotten.
@@ -187,7 +182,7 @@ pub(super) struct ClaimGuard<'a> {
 
 impl Drop for ClaimGuard<'_> {
     fn drop(&mut self) {
-        if !self.claim.is_sent() {
+        if !self.claim.state().is_sent {
             self.claims.forget(&self.claim);
         }
     }

@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use lock_core::Result;
 use lock_core::backend::Renewal;
-use tokio_postgres::types::ToSql;
 
 use super::carrier::Moment;
 use super::claims::Form;
 use super::hold::SessionHold;
-use super::name_of;
+use crate::connection::Parameters;
 use crate::error::SqlError;
-use crate::names::Id;
+use crate::names::id_of;
 use crate::protocol::answers::column;
+use crate::protocol::terms::signed;
 
 impl SessionHold {
     /// The session has the lock, so it gets the shared one at once, whoever waits. Only then it gives up the exclusive one.
@@ -23,31 +23,25 @@ impl SessionHold {
         let claim = &self.claim;
         let connection = &claim.session.connection;
         let statements = self.shared.statements().await?;
-        let (mark, name) = (connection.mark(), name_of(&claim.name));
-        let (holder, token) = (
-            Id::from(claim.holder),
-            i64::try_from(self.token.as_u64()).unwrap_or(i64::MAX),
-        );
-        let reader: [&(dyn ToSql + Sync); 5] = [&mark, &name, &holder, &self.label, &token];
+        let (holder, token) = (id_of(claim.holder), signed(self.token.as_u64()));
+        let (reader, limit): (Parameters<'_>, _) = (&[&holder, &self.label, &token], self.shared.limit());
         let lost_or = |error: SqlError| match error.is_disconnect() {
             true => Ok(Renewal::Lost),
             false => Err(error.into_lock_error()),
         };
-        let entered = connection.query(&statements.enter_reader, &reader, None);
-        if let Err(error) = self.shared.within_limit(entered).await {
+        if let Err(error) = claim.query(&statements.enter_reader, reader, limit).await {
             return lost_or(error);
         }
         let is_over = claim.gate.lock().await;
         if *is_over {
             return Ok(Renewal::Lost);
         }
-        if claim.form() == Form::Exclusive {
+        if claim.state().form == Form::Exclusive {
             // Until it is answered.
-            claim.set_form(Form::Either);
+            claim.change(|state| state.form = Form::Either);
         }
         let moment = Moment::now();
-        let downgraded = connection.query(&statements.downgrade, &reader[..2], None);
-        let rows = match self.shared.within_limit(downgraded).await {
+        let rows = match claim.query(&statements.downgrade, &[], limit).await {
             Ok(rows) => rows,
             Err(error) => return lost_or(error),
         };
@@ -56,7 +50,7 @@ impl SessionHold {
             connection.abort();
             return Ok(Renewal::Lost);
         }
-        claim.set_form(Form::Shared);
+        claim.change(|state| state.form = Form::Shared);
         drop(is_over);
         self.arm(moment, ttl)
     }

@@ -6,16 +6,13 @@ use std::time::Duration;
 use lock_core::backend::AcquireRequest;
 use lock_core::{Error, ErrorKind, Result};
 use tokio::time::{Instant, timeout};
-use tokio_postgres::types::ToSql;
 
+use super::Shared;
 use super::carrier::{Ending, Session};
 use super::claims::{Claim, Form};
-use super::{Shared, name_of};
-use crate::connection::Statement;
 use crate::error::SqlError;
-use crate::names::literal;
+use crate::names::{literal, name_bytes};
 use crate::protocol::answers::column;
-use crate::protocol::session::SessionStatements;
 use crate::protocol::session_setup::end_wait;
 
 /// How long the server may take to end a session.
@@ -50,15 +47,16 @@ impl Shared {
             if *is_over {
                 return Ok(Some(false));
             }
-            if claim.is_waiting() {
+            if claim.state().is_waiting {
                 // It need not take effect: the unlock waits behind the wait.
                 drop(self.ask(&session.identity.cancel()).await);
             }
             // A grant that was answered, and that no release may have ended, is locked once.
-            let unlocked = match claim.token().is_some() && !was_sent {
-                true => self.unlock(claim).await,
-                false => self.unlock_any(claim).await,
+            let form = match claim.state().token.is_some() && !was_sent {
+                true => claim.state().form,
+                false => Form::Either,
             };
+            let unlocked = self.unlock(claim, form).await;
             if claim.waits {
                 self.finish_wait(session);
             }
@@ -84,30 +82,27 @@ impl Shared {
         Ok(None)
     }
 
-    /// Unlocks whatever the claim may have locked.
-    pub(super) async fn unlock_any(&self, claim: &Claim) -> Result<bool, SqlError> {
+    /// Unlocks what the claim has locked or, as [`Form::Either`], whatever it may have locked: in order behind all that was sent.
+    /// Returns whether it was locked.
+    pub(super) async fn unlock(&self, claim: &Claim, form: Form) -> Result<bool, SqlError> {
         let statements = self.statements().await?;
-        self.unlock_by(claim, &statements.unlock_any).await
-    }
-
-    /// Unlocks what the claim has locked. Returns whether it was.
-    pub(super) async fn unlock(&self, claim: &Claim) -> Result<bool, SqlError> {
-        let statements = self.statements().await?;
-        self.unlock_by(claim, unlock_of(statements, claim.form())).await
-    }
-
-    /// In order behind all that was sent.
-    async fn unlock_by(&self, claim: &Claim, statement: &Statement) -> Result<bool, SqlError> {
-        let statements = self.statements().await?;
-        let session = &claim.session;
-        let (mark, name) = (session.connection.mark(), name_of(&claim.name));
-        let parameters: [&(dyn ToSql + Sync); 2] = [&mark, &name];
-        let sent = session.connection.query(statement, &parameters, None);
-        let rows = self.within_limit(sent).await?;
-        if claim.form() != Form::Exclusive {
-            session.connection.send(&statements.forget_reader(&literal(name)));
+        let statement = match form {
+            Form::Exclusive => &statements.exclusive.unlock,
+            Form::Shared => &statements.shared.unlock,
+            Form::Either => &statements.unlock_any,
+        };
+        let rows = claim.query(statement, &[], self.limit()).await?;
+        let connection = &claim.session.connection;
+        if claim.state().form != Form::Exclusive {
+            let name = literal(name_bytes(&claim.name));
+            connection.send(&statements.forget_reader(&name));
         }
-        read_unlock(rows.first(), session)
+        let row = rows.first().ok_or(SqlError::UnexpectedAnswer("unlock"))?;
+        // `NULL` is the answer of somebody else's session.
+        column::<Option<bool>>(row, 0, "unlock")?.ok_or_else(|| {
+            connection.abort();
+            SqlError::NotConnected
+        })
     }
 
     /// Undoes what a wait has set, in order behind it.
@@ -160,26 +155,5 @@ fn not_ended(error: SqlError) -> Error {
             Error::new(ErrorKind::Denied, message).with_source(error)
         }
         false => error.into_lock_error(),
-    }
-}
-
-fn unlock_of(statements: &SessionStatements, form: Form) -> &Statement {
-    match form {
-        Form::Exclusive => &statements.exclusive.unlock,
-        Form::Shared => &statements.shared.unlock,
-        Form::Either => &statements.unlock_any,
-    }
-}
-
-/// `NULL` is the answer of somebody else's session.
-fn read_unlock(row: Option<&tokio_postgres::Row>, session: &Session) -> Result<bool, SqlError> {
-    const WHAT: &str = "unlock";
-    let row = row.ok_or(SqlError::UnexpectedAnswer(WHAT))?;
-    match column(row, 0, WHAT)? {
-        Some(was_locked) => Ok(was_locked),
-        None => {
-            session.connection.abort();
-            Err(SqlError::NotConnected)
-        }
     }
 }

@@ -10,9 +10,10 @@ use lock_core::{Error, ErrorKind, FencingToken, HoldState, Result};
 
 use super::carrier::Moment;
 use super::claims::{Claim, Form};
-use super::{Shared, name_of};
+use super::{Shared, within};
 use crate::error::SqlError;
-use crate::names::{label_bytes, literal};
+use crate::names::{label_bytes, literal, name_bytes};
+use crate::protocol::terms::signed;
 
 pub(super) struct SessionHold {
     pub(super) shared: Arc<Shared>,
@@ -32,7 +33,7 @@ impl SessionHold {
         request: &AcquireRequest,
         (token, reserved): (FencingToken, u32),
     ) -> Self {
-        claim.add_handle();
+        claim.change(|state| state.handles += 1);
         Self {
             shared,
             claim,
@@ -55,7 +56,9 @@ impl SessionHold {
     }
 
     pub(super) fn has_ended(&self) -> bool {
-        self.claim.session.has_ended() || self.claim.is_releasing() || matches!(self.lease.state(), HoldState::Lost(_))
+        self.claim.session.has_ended()
+            || self.claim.state().is_releasing
+            || matches!(self.lease.state(), HoldState::Lost(_))
     }
 
     async fn try_release(&self) -> Result<ReleaseOutcome> {
@@ -73,7 +76,7 @@ impl SessionHold {
         if *is_over {
             return Ok(ReleaseOutcome::AlreadyLost);
         }
-        let was_locked = match shared.unlock(claim).await {
+        let was_locked = match shared.unlock(claim, claim.state().form).await {
             Ok(was_locked) => was_locked,
             Err(SqlError::NotConnected) if !was_sent => false,
             // Nobody drives its runtime, so nobody renews it either.
@@ -99,10 +102,9 @@ impl SessionHold {
         }
         let statements = self.shared.statements().await?;
         let connection = &self.claim.session.connection;
-        let name = literal(name_of(&self.claim.name));
-        let token = i64::try_from(token.as_u64()).unwrap_or(i64::MAX);
-        let raise = statements.raise(connection.mark(), &name, token);
-        let raised = match self.shared.within_limit(connection.run(&raise, None)).await {
+        let name = literal(name_bytes(&self.claim.name));
+        let raise = statements.raise(&connection.mark, &name, signed(token.as_u64()));
+        let raised = match within(self.shared.limit(), connection.run(&raise, None)).await {
             Err(SqlError::NotConnected) => return Err(lost()),
             raised => raised.map_err(SqlError::into_lock_error)?,
         };
@@ -152,10 +154,11 @@ impl Hold for SessionHold {
         let reserved = self.reserved.checked_sub(1).filter(|left| *left > 0)?;
         let token = FencingToken::new(self.token.as_u64() + 1)?;
         let (claim, session) = (&self.claim, &self.claim.session);
-        if claim.is_releasing() || claim.form() != Form::Exclusive || !session.replace_lease(claim.holder, next) {
+        let state = claim.state();
+        if state.is_releasing || state.form != Form::Exclusive || !session.replace_lease(claim.holder, next) {
             return None;
         }
-        claim.add_handle();
+        claim.change(|state| state.handles += 1);
         Some(Arc::new(Self {
             shared: self.shared.clone(),
             claim: claim.clone(),

@@ -8,15 +8,15 @@ use std::time::Duration;
 use lock_core::backend::AcquireRequest;
 use lock_core::{Error, ErrorKind, Result};
 use lock_kit::dial_limiter::Turn;
+use lock_kit::requests::unless_given_up;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
-use super::Shared;
 use super::carrier::Session;
-use super::heartbeat;
+use super::{Shared, heartbeat, within};
 use crate::connection::Connection;
-use crate::error::SqlError;
-use crate::protocol::answers::column;
+use crate::error::{SERVER, SqlError};
+use crate::protocol::answers::{column, duration};
 use crate::protocol::session_setup::told;
 
 impl Shared {
@@ -29,16 +29,16 @@ impl Shared {
         connection: Arc<Connection>,
         permit: Option<OwnedSemaphorePermit>,
     ) -> Result<Arc<Session>> {
-        let told = told(&connection, &self.config)?;
-        if self.config.sessions.max_holds.is_none() {
-            self.most_holds
-                .store((told.lock_entries / 10).max(1), Ordering::Relaxed);
-        }
         let session = {
             let mut sessions = self.sessions.lock();
-            let is_it = |session: &&Arc<Session>| session.connection.number() == connection.number();
+            let is_it = |session: &&Arc<Session>| session.connection.number == connection.number;
             if let Some(known) = sessions.iter().find(is_it) {
                 return Ok(known.clone());
+            }
+            let told = told(&connection.answer_to_set_up, &connection.mark, &self.config)?;
+            if self.config.sessions.max_holds.is_none() {
+                let most = (told.lock_entries / 10).max(1);
+                self.most_holds.store(most, Ordering::Relaxed);
             }
             let timeout = self.config.sessions.timeout;
             let session = Arc::new(Session::new(connection, told.identity, timeout, permit));
@@ -71,7 +71,7 @@ impl Shared {
     /// A session that can ask for this name, reserved for the request.
     pub(super) async fn session_to_ask(self: &Arc<Self>, request: &AcquireRequest) -> Result<Arc<Session>> {
         let reserved = |session: &Arc<Session>| session.reserve(request.name(), request.holder(), false);
-        let connection = self.unless_given_up(request, self.carrier.connection()).await?;
+        let connection = unless_given_up(request, SERVER, self.carrier.connection()).await?;
         let carrier = self.session_of(connection, None)?;
         if reserved(&carrier) {
             return Ok(carrier);
@@ -93,11 +93,13 @@ impl Shared {
     /// A session that carries nothing, reserved for a request that waits in it. `None` if no more are allowed.
     pub(super) async fn session_to_wait(self: &Arc<Self>, request: &AcquireRequest) -> Result<Option<Arc<Session>>> {
         let reserved = |session: &Arc<Session>| session.reserve(request.name(), request.holder(), true);
-        let carrier = self.unless_given_up(request, self.carrier.connection()).await?.number();
+        let carrier = unless_given_up(request, SERVER, self.carrier.connection())
+            .await?
+            .number;
         let idle = self
             .usable()
             .into_iter()
-            .find(|session| session.connection.number() != carrier && reserved(session));
+            .find(|session| session.connection.number != carrier && reserved(session));
         if idle.is_some() {
             return Ok(idle);
         }
@@ -117,7 +119,7 @@ impl Shared {
         let Ok(permit) = self.further.clone().try_acquire_owned() else {
             return Ok(None);
         };
-        let connection = self.unless_given_up(request, self.dial_further()).await?;
+        let connection = unless_given_up(request, SERVER, self.dial_further()).await?;
         self.session_of(connection, Some(permit)).map(Some)
     }
 
@@ -128,27 +130,6 @@ impl Shared {
         let dialled = self.dialer.dial().await;
         attempt.finish(dialled.as_ref().map(drop).map_err(Clone::clone));
         dialled
-    }
-
-    pub(super) async fn unless_given_up<T>(
-        &self,
-        request: &AcquireRequest,
-        connecting: impl Future<Output = Result<T>>,
-    ) -> Result<T> {
-        let connected = tokio::select! {
-            biased;
-            connected = connecting => connected,
-            () = request.given_up() => {
-                let message = "given up before the PostgreSQL server was reached";
-                Err(Error::new(ErrorKind::Unavailable, message).not_executed())
-            }
-        };
-        if let Err(error) = &connected
-            && request.last_busy().is_some()
-        {
-            request.note_unreachable(error.clone());
-        }
-        connected
     }
 
     /// Refuses to ask a server that was started or promoted so recently that clients which are cut off may count on locks that ended
@@ -178,36 +159,22 @@ impl Shared {
 
     /// For how long the server has run as a primary.
     async fn age(&self, session: &Session) -> Result<Duration> {
+        let ask = async |statement| within(self.limit(), session.connection.query(statement, &[], None)).await;
         let mut statements = self.statements().await?;
-        let mut is_prepared = false;
-        let ask = async |statement| self.within_limit(session.connection.query(statement, &[], None)).await;
-        loop {
-            let rows = match ask(&statements.age).await {
-                Err(error) if error.is_missing_table() && !is_prepared => {
-                    is_prepared = true;
-                    statements = self.prepare().await?;
-                    continue;
-                }
-                // Any other refusal may hide that the server was just promoted.
-                Err(error) if error.is_hidden() => ask(&statements.age_of_process).await,
-                rows => rows,
-            };
-            let age = rows.and_then(|rows| {
-                let row = rows.first().ok_or(SqlError::UnexpectedAnswer("age"))?;
-                column::<i64>(row, 0, "age")
-            });
-            let age = age.map_err(|error| error.into_lock_error().not_executed())?;
-            return Ok(Duration::from_micros(u64::try_from(age).unwrap_or(0)));
+        let mut rows = ask(&statements.age).await;
+        if rows.as_ref().is_err_and(SqlError::is_missing_table) {
+            statements = self.prepare().await?;
+            rows = ask(&statements.age).await;
         }
-    }
-
-    /// Waits for an answer of a session for as long as an answer may take. The session lives on if it is late.
-    pub(super) async fn within_limit<T>(
-        &self,
-        answer: impl Future<Output = Result<T, SqlError>>,
-    ) -> Result<T, SqlError> {
-        let limit = self.limit();
-        let answer = tokio::time::timeout(limit, answer).await;
-        answer.unwrap_or(Err(SqlError::TimedOut(limit)))
+        // Any other refusal may hide that the server was just promoted.
+        if rows.as_ref().is_err_and(SqlError::is_hidden) {
+            rows = ask(&statements.age_of_process).await;
+        }
+        let age = rows.and_then(|rows| {
+            let row = rows.first().ok_or(SqlError::UnexpectedAnswer("age"))?;
+            column::<i64>(row, 0, "age")
+        });
+        age.map(duration)
+            .map_err(|error| error.into_lock_error().not_executed())
     }
 }

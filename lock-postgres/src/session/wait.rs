@@ -8,10 +8,10 @@ use lock_core::Result;
 use lock_core::backend::{AcquireRequest, Attempt, Busy};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::acquire::{Decided, Tried, of_mode};
+use super::Shared;
+use super::acquire::{Decided, of_mode};
 use super::carrier::Session;
-use super::claims::Claim;
-use super::{Shared, name_of};
+use super::claims::{Claim, Form};
 use crate::error::{SqlError, shared_session};
 use crate::protocol::answers::column;
 use crate::protocol::session_setup::begin_wait;
@@ -48,14 +48,14 @@ impl Shared {
         self.check_age(&session).await?;
         loop {
             if request.is_given_up() {
-                self.end_wait_of(&claim).await?;
+                self.end_claim(&claim).await?;
                 return Ok(Some(Attempt::Busy(busy)));
             }
             let waited = tokio::select! {
                 biased;
                 waited = self.wait_once(request, &claim, &busy) => waited,
                 () = has_to_end(request) => {
-                    self.end_wait_of(&claim).await?;
+                    self.end_claim(&claim).await?;
                     return Ok(Some(Attempt::Busy(busy)));
                 }
                 lost = self.note_silence(&session, request, &busy) => Err(lost),
@@ -67,7 +67,10 @@ impl Shared {
                     self.end_claim(&claim).await?;
                     return Err(shared_session(&self.config.address()));
                 }
-                Err(error) => return self.wait_failed(request, &claim, error).await,
+                Err(error) => {
+                    self.wait_failed(request, &claim, error).await?;
+                    return Ok(None);
+                }
             }
         }
         self.finish_wait(&session);
@@ -81,31 +84,24 @@ impl Shared {
                 self.end_claim(&claim).await?;
                 Err(shared_session(&self.config.address()))
             }
-            Err(error) => match self.after_error(request, &claim, error, true).await? {
-                Tried::Granted(attempt) => Ok(Some(attempt)),
-                Tried::Busy(_) | Tried::Again => Ok(None),
-            },
+            Err(error) => {
+                self.after_error(request, &claim, error, true).await?;
+                Ok(None)
+            }
         }
     }
 
     async fn wait_once(&self, request: &AcquireRequest, claim: &Claim, busy: &Busy) -> Result<Waited, SqlError> {
         let statements = self.statements().await?;
-        let session = &claim.session;
-        let (mark, name) = (session.connection.mark(), name_of(&claim.name));
         let longest = request.time_left().map_or(LONGEST_WAIT, |left| left.min(LONGEST_WAIT));
-        claim.sending();
-        claim.waits_again();
+        claim.change(|state| (state.is_sent, state.is_waiting) = (true, true));
         request.sending();
-        session.connection.send(&begin_wait(longest));
+        claim.session.connection.send(&begin_wait(longest));
         request.note_busy(busy.clone());
         let wait = &of_mode(statements, request.mode()).wait;
-        let parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 2] = [&mark, &name];
-        let answer = session.connection.query(wait, &parameters, None);
-        let limit = longest + self.limit();
-        let answer = timeout(limit, answer).await.unwrap_or(Err(SqlError::TimedOut(limit)));
-        match answer {
+        match claim.query(wait, &[], longest + self.limit()).await {
             Ok(rows) => {
-                claim.has_waited();
+                claim.change(|state| state.is_waiting = false);
                 let row = rows.first().ok_or(SqlError::UnexpectedAnswer("wait"))?;
                 Ok(match column(row, 0, "wait")? {
                     true => Waited::Locked,
@@ -114,39 +110,26 @@ impl Shared {
             }
             // The lock may have been granted all the same.
             Err(error) if error.is_locked() => {
-                claim.has_waited();
-                self.unlock_any(claim).await?;
+                claim.change(|state| state.is_waiting = false);
+                self.unlock(claim, Form::Either).await?;
                 Ok(Waited::NotLocked)
             }
             Err(error) => Err(error),
         }
     }
 
-    /// Ends a wait that nobody waits for any more.
-    async fn end_wait_of(&self, claim: &Claim) -> Result<()> {
-        self.end_claim(claim).await.map(drop)
-    }
-
-    async fn wait_failed(
-        self: &Arc<Self>,
-        request: &AcquireRequest,
-        claim: &Arc<Claim>,
-        error: SqlError,
-    ) -> Result<Option<Attempt>> {
-        claim.has_waited();
+    /// Returns if the name may be asked for again.
+    async fn wait_failed(&self, request: &AcquireRequest, claim: &Claim, error: SqlError) -> Result<()> {
+        claim.change(|state| state.is_waiting = false);
         if matches!(error, SqlError::TimedOut(_)) {
             // Nothing can be told of it.
             claim.session.connection.abort();
         }
-        if !error.is_refusal() {
-            request.note_unreachable(error.clone().into_lock_error());
-            self.end_claim(claim).await?;
-            return Ok(None);
+        if error.is_refusal() {
+            return self.after_error(request, claim, error, true).await;
         }
-        match self.after_error(request, claim, error, true).await? {
-            Tried::Granted(attempt) => Ok(Some(attempt)),
-            Tried::Busy(_) | Tried::Again => Ok(None),
-        }
+        request.note_unreachable(error.into_lock_error());
+        self.end_claim(claim).await.map(drop)
     }
 
     /// Reports to the caller when the server falls silent: the connection of a wait cannot. Returns only if the server answers again
