@@ -284,7 +284,8 @@ fn meaning_of(code: &str) -> (ErrorKind, Cow<'static, str>) {
             "the PostgreSQL server's table of locks or its memory is full: raise max_locks_per_transaction there, or lower \
              max_holds"
         }
-        Cause::NoRoom => "the PostgreSQL server has no disk or another resource left: see its log",
+        Cause::DiskFull => "the PostgreSQL server's disk is full: make room there",
+        Cause::NoRoom => "the PostgreSQL server lacks a resource: see its log",
         Cause::Broken => "the connection to the PostgreSQL server broke",
         Cause::FailedBefore | Cause::Other => {
             let message = format!("the PostgreSQL server refuses a statement with error {code}");
@@ -342,6 +343,7 @@ mod tests {
             ("57P03", "starts, or shuts down"),
             ("57P01", "ended the connection"),
             ("53200", "max_locks_per_transaction"),
+            ("53100", "disk is full: make room"),
             ("58030", "see its log"),
             ("08006", "broke"),
             ("25P02", "with error 25P02"),

@@ -66,6 +66,13 @@
 //! Name all servers in the URL: each connection goes to the first one that takes writes. A primary that became a standby is
 //! left as soon as it refuses a write. See [`LeaseTableBackend`](LeaseTableBackend#what-ends-a-hold) for what a promotion may lose.
 //!
+//! # A full disk
+//! If the server has no room for another page of a lock table, nobody can acquire a name that was never used, or enter the queue of one
+//! that is held. The error says so; an acquire that waits tries again until there is room. Names that have a row are acquired, renewed
+//! and released as ever. If the server has no room for another file of its log (`pg_wal`), it crashes, and cannot start until there is
+//! room. Leases outlast that if the server is back before their TTL is over, and are reported as lost otherwise. Locks of sessions end with the server, and their
+//! holders learn of it at once.
+//!
 //! # For DBAs
 //! To see who has a lease, `SELECT encode(name,'escape'),encode(label,'escape'),holder,expires,token FROM polylock_leases WHERE
 //! expires>now()`. If `kind` is not 0, those who share the name are in `polylock_holders`. Those who wait are in

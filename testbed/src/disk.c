@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 static const volatile int64_t *full;
@@ -48,6 +49,20 @@ ssize_t pwrite(int file, const void *bytes, size_t size, off_t at) {
 
 ssize_t pwrite64(int file, const void *bytes, size_t size, off_t at) {
     return pwrite(file, bytes, size, at);
+}
+
+ssize_t pwritev(int file, const struct iovec *parts, int count, off_t at) {
+    off_t end = at;
+    for (int part = 0; part < count; part++) end += parts[part].iov_len;
+    if (lacks_room(file, end)) {
+        errno = ENOSPC;
+        return -1;
+    }
+    return syscall(SYS_pwritev, file, parts, count, at, 0);
+}
+
+ssize_t pwritev64(int file, const struct iovec *parts, int count, off_t at) {
+    return pwritev(file, parts, count, at);
 }
 
 int fallocate(int file, int mode, off_t at, off_t size) {

@@ -30,7 +30,8 @@ pub(crate) enum Cause {
     FailedBefore,
     /// Shared memory, which also keeps the server's locks.
     NoMemory,
-    /// No memory or no disk.
+    DiskFull,
+    /// Something else that the server has no more of.
     NoRoom,
     Starting,
     Ended,
@@ -57,6 +58,7 @@ impl Cause {
             "40P01" => Self::Deadlock,
             "40001" => Self::OldSnapshot,
             "25P02" => Self::FailedBefore,
+            "53100" => Self::DiskFull,
             "53200" => Self::NoMemory,
             "57P03" => Self::Starting,
             code if code.starts_with("57P") => Self::Ended,
@@ -81,10 +83,55 @@ impl Cause {
             | Self::Deadlock
             | Self::OldSnapshot
             | Self::NoMemory
+            | Self::DiskFull
             | Self::NoRoom
             | Self::Starting
             | Self::Ended
             | Self::Broken => ErrorKind::Unavailable,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_code_has_its_cause_and_kind() {
+        use ErrorKind::{Denied, Misconfigured, Unavailable, Unexpected};
+        for (codes, cause, kind) in [
+            (&["28P01", "28000"][..], Cause::Login, Denied),
+            (&["42501"], Cause::Denied, Denied),
+            (&["3D000"], Cause::NoDatabase, Misconfigured),
+            (&["3F000"], Cause::NoSchema, Misconfigured),
+            (&["42P01"], Cause::NoTable, Misconfigured),
+            (
+                &["42703", "42804", "42883", "23502", "42809", "42P10"],
+                Cause::OtherColumns,
+                Misconfigured,
+            ),
+            (&["23514", "P0001"], Cause::Forbidden, Misconfigured),
+            (&["22003"], Cause::TokensUsedUp, Unexpected),
+            (&["0A000", "26000", "42P05", "08P01"], Cause::Pooler, Misconfigured),
+            (&["53300"], Cause::NoConnectionLeft, Unavailable),
+            (&["25006"], Cause::ReadOnly, Unavailable),
+            (&["55P03"], Cause::Locked, Unavailable),
+            (&["57014"], Cause::Cancelled, Unavailable),
+            (&["40P01"], Cause::Deadlock, Unavailable),
+            (&["40001"], Cause::OldSnapshot, Unavailable),
+            (&["25P02"], Cause::FailedBefore, Unexpected),
+            (&["53100"], Cause::DiskFull, Unavailable),
+            (&["53200"], Cause::NoMemory, Unavailable),
+            (&["53000", "53400", "58030"], Cause::NoRoom, Unavailable),
+            (&["57P03"], Cause::Starting, Unavailable),
+            (&["57P01", "57P02", "57P05"], Cause::Ended, Unavailable),
+            (&["08006"], Cause::Broken, Unavailable),
+            (&["XX000", "57000", ""], Cause::Other, Unexpected),
+        ] {
+            for code in codes {
+                assert_eq!(Cause::of(code), cause, "{code}");
+                assert_eq!(cause.kind(), kind, "{code}");
+            }
         }
     }
 }

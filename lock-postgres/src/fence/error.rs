@@ -32,7 +32,8 @@ pub(crate) fn meaning(error: &tokio_postgres::Error) -> (ErrorKind, Cow<'static,
         Some(Cause::NoMemory) => {
             "the PostgreSQL server has no room for another lock: raise max_locks_per_transaction there"
         }
-        Some(Cause::NoRoom) => "the PostgreSQL server has no memory or disk left: see its log",
+        Some(Cause::DiskFull) => "the PostgreSQL server's disk is full: make room there, and run the transaction again",
+        Some(Cause::NoRoom) => "the PostgreSQL server lacks a resource: see its log",
         Some(Cause::Starting | Cause::Ended | Cause::Broken) => {
             "the PostgreSQL server ended the connection: run the transaction again"
         }
