@@ -45,7 +45,7 @@
 //!   [the limits](LeaseTableBackend#limits). Sessions take [one for each name](SessionBackend#limits) that is waited for.
 //! - Nothing else needs to be set. Each connection sets its own `default_transaction_isolation`, `default_transaction_read_only`,
 //!   `statement_timeout`, `lock_timeout`, `idle_in_transaction_session_timeout`, `idle_session_timeout`, `transaction_timeout`,
-//!   `timezone`, `plan_cache_mode` and `jit`, `tcp_keepalives_idle`, `tcp_keepalives_interval`, `tcp_keepalives_count` and
+//!   `timezone`, `plan_cache_mode`, `enable_seqscan` and `jit`, `tcp_keepalives_idle`, `tcp_keepalives_interval`, `tcp_keepalives_count` and
 //!   `tcp_user_timeout`, and `synchronous_commit=on` unless that is `remote_apply`. A connection that carries locks of sessions sets
 //!   `synchronous_commit=off` and, on Linux, `client_connection_check_interval=1s` as well.
 //!

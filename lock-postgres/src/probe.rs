@@ -14,10 +14,14 @@ mod guarantees;
 const OLDEST: u32 = 120_000;
 
 /// Sets what locks need, in the session. Of the settings with a value here, a server sets those that it has.
+///
+/// A prepared statement keeps its plan. One that is planned while the queue is empty would read the whole table for each waiter later on,
+/// so plans take the indexes.
 pub(crate) const SETTINGS: &str = "SET default_transaction_isolation='read committed';SET default_transaction_read_only=off;\
      SET default_transaction_deferrable=off;SET statement_timeout='5s';SET lock_timeout='1s';\
      SET idle_in_transaction_session_timeout='10s';SET timezone='UTC';SET intervalstyle='postgres';SET bytea_output='hex';\
-     SET client_min_messages=warning;SET jit=off;SET plan_cache_mode=force_generic_plan;SET extra_float_digits=1;\
+     SET client_min_messages=warning;SET jit=off;SET plan_cache_mode=force_generic_plan;SET enable_seqscan=off;\
+     SET extra_float_digits=1;\
      SELECT set_config(s.name,v.value,false) FROM (VALUES ('idle_session_timeout','0'),('transaction_timeout','0'),\
      ('tcp_keepalives_idle','10'),('tcp_keepalives_interval','5'),('tcp_keepalives_count','3'),\
      ('tcp_user_timeout','20s')) v(name,value) JOIN pg_settings s ON s.name=v.name;\

@@ -61,10 +61,10 @@ fn statement(sql: String, types: &[Type]) -> Statement {
 }
 
 /// Deletes at most so many rows of a table, which is `t` in the condition of dead ones, and returns a row for each. Leaves out those
-/// that somebody has locked.
+/// that somebody has locked. It may read the whole table, as nothing else in the session does.
 fn delete_dead(table: &str, key: &str, dead: &str, at_once: usize) -> String {
     format!(
-        "DELETE FROM {table} t WHERE ({key}) IN (SELECT {key} FROM {table} t WHERE {dead} LIMIT {at_once} \
+        "SET LOCAL enable_seqscan=on;DELETE FROM {table} t WHERE ({key}) IN (SELECT {key} FROM {table} t WHERE {dead} LIMIT {at_once} \
          FOR UPDATE SKIP LOCKED) AND {dead} RETURNING 1"
     )
 }

@@ -45,6 +45,34 @@ async fn processes_are_served_in_the_order_in_which_they_came() {
     assert_eq!(fixture.number("SELECT count(*) FROM {}_waiters").await, 0);
 }
 
+/// The server plans a statement once for each connection, and vacuums the queue whenever it is empty.
+#[testbed::test]
+async fn a_queue_that_was_empty_is_read_by_its_index() {
+    let fixture = Fixture::shared().await;
+    fixture.value("VACUUM {}_waiters").await;
+    let scans = async |kind: &str| {
+        let count = format!("SELECT {kind}_scan FROM pg_stat_user_tables WHERE relname='{{}}_waiters'");
+        fixture.number(&count).await
+    };
+    // A session reports its scans when it ends, or is idle for a while: those of the checks.
+    eventually("checking", async || scans("idx").await >= 3).await;
+    let (before, by_index) = (scans("seq").await, scans("idx").await);
+    let (first, second) = (Locker::new(fixture.backend()), Locker::new(fixture.backend()));
+    for _ in 0..3 {
+        let held = first.lock("a").acquire().await.unwrap();
+        let lock = second.lock("a");
+        let waiting = tokio::spawn(async move { lock.acquire().await });
+        // This reads another table.
+        let wanted = "SELECT count(*) FROM {}_leases WHERE wanted>now()";
+        eventually("queueing", async || fixture.number(wanted).await == 1).await;
+        held.release().await.unwrap();
+        let next = happens("the grant", waiting).await.unwrap().unwrap();
+        next.release().await.unwrap();
+    }
+    eventually("scanning", async || scans("idx").await >= by_index + 3).await;
+    assert_eq!(scans("seq").await, before, "the queue is read as a whole");
+}
+
 #[testbed::test]
 async fn a_process_listens_only_while_it_waits_and_is_called_then() {
     // Others of this binary wait on the shared server.
