@@ -286,6 +286,7 @@ fn meaning_of(code: &str) -> (ErrorKind, Cow<'static, str>) {
         }
         Cause::DiskFull => "the PostgreSQL server's disk is full: make room there",
         Cause::NoRoom => "the PostgreSQL server lacks a resource: see its log",
+        Cause::BadFile => "the PostgreSQL server could not read or write its files: see its log",
         Cause::Broken => "the connection to the PostgreSQL server broke",
         Cause::FailedBefore | Cause::Other => {
             let message = format!("the PostgreSQL server refuses a statement with error {code}");

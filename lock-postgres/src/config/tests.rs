@@ -23,10 +23,27 @@ fn a_url_says_all_that_the_builder_says() {
         .with_checks(Checks::Refuse);
     assert_eq!(format!("{config:?}"), format!("{same:?}"));
     assert_eq!(config.password, same.password);
-    assert!(!format!("{config:?}").contains("pa/ss"));
     assert_eq!(config.address(), "a:5432,[::1]:7000,b:5433");
     let socket = PostgresConfig::from_url("postgres://localhost/shop?socket=/run/postgresql").unwrap();
     assert_eq!(socket.address(), "/run/postgresql/.s.PGSQL.5432");
+}
+
+/// Neither its own nor that of the server at which it listens.
+#[test]
+fn no_password_is_shown() {
+    let config = PostgresConfig::from_url("postgres://app:se3ret@db/shop").unwrap();
+    let listening = config
+        .clone()
+        .with_pooler(Pooler::Transaction)
+        .with_listen(config.clone());
+    let backend = crate::backend(listening.clone()).unwrap();
+    for shown in [
+        format!("{config:?} {config:#?}"),
+        format!("{listening:?} {listening:#?}"),
+        format!("{backend:?} {backend:#?}"),
+    ] {
+        assert!(!shown.contains("se3ret"), "{shown}");
+    }
 }
 
 #[test]

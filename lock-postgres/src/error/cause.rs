@@ -33,6 +33,8 @@ pub(crate) enum Cause {
     DiskFull,
     /// Something else that the server has no more of.
     NoRoom,
+    /// The server could not read or write one of its files.
+    BadFile,
     Starting,
     Ended,
     Broken,
@@ -62,7 +64,8 @@ impl Cause {
             "53200" => Self::NoMemory,
             "57P03" => Self::Starting,
             code if code.starts_with("57P") => Self::Ended,
-            code if code.starts_with("53") || code.starts_with("58") => Self::NoRoom,
+            code if code.starts_with("53") => Self::NoRoom,
+            code if code.starts_with("58") => Self::BadFile,
             code if code.starts_with("08") => Self::Broken,
             _ => Self::Other,
         }
@@ -85,6 +88,7 @@ impl Cause {
             | Self::NoMemory
             | Self::DiskFull
             | Self::NoRoom
+            | Self::BadFile
             | Self::Starting
             | Self::Ended
             | Self::Broken => ErrorKind::Unavailable,
@@ -122,7 +126,8 @@ mod tests {
             (&["25P02"], Cause::FailedBefore, Unexpected),
             (&["53100"], Cause::DiskFull, Unavailable),
             (&["53200"], Cause::NoMemory, Unavailable),
-            (&["53000", "53400", "58030"], Cause::NoRoom, Unavailable),
+            (&["53000", "53400"], Cause::NoRoom, Unavailable),
+            (&["58000", "58030", "58P01"], Cause::BadFile, Unavailable),
             (&["57P03"], Cause::Starting, Unavailable),
             (&["57P01", "57P02", "57P05"], Cause::Ended, Unavailable),
             (&["08006"], Cause::Broken, Unavailable),

@@ -34,6 +34,7 @@ pub(crate) fn meaning(error: &tokio_postgres::Error) -> (ErrorKind, Cow<'static,
         }
         Some(Cause::DiskFull) => "the PostgreSQL server's disk is full: make room there, and run the transaction again",
         Some(Cause::NoRoom) => "the PostgreSQL server lacks a resource: see its log",
+        Some(Cause::BadFile) => "the PostgreSQL server could not read or write its files: see its log",
         Some(Cause::Starting | Cause::Ended | Cause::Broken) => {
             "the PostgreSQL server ended the connection: run the transaction again"
         }

@@ -165,7 +165,7 @@ impl Shared {
         if !may_repeat {
             return Err(error.into_lock_error());
         }
-        if !is_refusal && request.waits() {
+        if !is_refusal && request.waits() && !matches!(error, SqlError::NotConnected) {
             request.note_unreachable(error.clone().into_lock_error());
         }
         self.end_claim(claim).await?;

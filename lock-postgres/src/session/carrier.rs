@@ -234,11 +234,6 @@ impl Session {
         }
     }
 
-    /// For how long nothing has shown that it lives.
-    pub(super) fn unproven_for(&self) -> Duration {
-        self.state.lock().proven.at.elapsed()
-    }
-
     /// Whether it has holds, and its client cannot count on them any more.
     pub(super) fn has_lapsed(&self) -> bool {
         let state = self.state.lock();

@@ -1,10 +1,12 @@
 //! Heartbeats: while a session carries locks, the server hears of it three times in each session timeout.
 
+use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::sleep;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use tokio::time::{Instant, sleep_until};
 
 use super::Shared;
 use super::carrier::{Moment, Session};
@@ -28,37 +30,65 @@ pub(super) fn start(session: &Arc<Session>, shared: &Arc<Shared>) {
 }
 
 async fn keep(session: Weak<Session>, shared: Weak<Shared>, every: Duration) {
-    let (beats, mut looks) = (Arc::new(Semaphore::new(MOST_UNANSWERED)), 0_u32);
+    let mut beats = FuturesUnordered::new();
+    // Of those that are unanswered, in order.
+    let mut sent = VecDeque::new();
+    let (mut next, mut looks) = (Instant::now() + every, 0_u32);
     loop {
-        sleep(every).await;
+        let due = tokio::select! {
+            biased;
+            Some((moment, answer)) = beats.next(), if !beats.is_empty() => Err((moment, answer)),
+            () = sleep_until(next) => Ok(()),
+        };
         let Some(session) = session.upgrade().filter(|session| !session.has_ended()) else {
             return;
         };
-        if !tick(&session, &shared) {
-            return;
-        }
-        looks = looks.wrapping_add(1);
-        if looks.is_multiple_of(LOOKS_EACH_BEAT)
-            && !session.is_waiting()
-            && let Ok(permit) = beats.clone().try_acquire_owned()
-        {
-            let beat = beat(session.connection.clone(), Arc::downgrade(&session), permit);
-            session.connection.spawn_beside(beat);
+        match due {
+            Err((moment, answer)) => {
+                sent.pop_front();
+                if !acknowledge(&session, moment, answer) {
+                    return;
+                }
+            }
+            Ok(()) => {
+                next = Instant::now() + every;
+                looks = looks.wrapping_add(1);
+                let is_late = sent
+                    .front()
+                    .is_some_and(|sent: &Instant| sent.elapsed() > session.timeout / 3);
+                if !tick(&session, &shared, is_late) {
+                    return;
+                }
+                let is_due = looks.is_multiple_of(LOOKS_EACH_BEAT);
+                if is_due && !session.is_waiting() && beats.len() < MOST_UNANSWERED {
+                    sent.push_back(Instant::now());
+                    beats.push(beat(session.connection.clone()));
+                }
+            }
         }
     }
 }
 
-async fn beat(connection: Arc<Connection>, session: Weak<Session>, _unanswered: OwnedSemaphorePermit) {
+async fn beat(connection: Arc<Connection>) -> (Moment, Result<TextRows, SqlError>) {
     let moment = Moment::now();
-    // If it fails, the next one may have an answer.
-    if let Ok(rows) = connection.run(PING, None).await
-        && let Some(session) = session.upgrade()
-    {
-        match is_marked(&rows, &connection.mark) {
-            true => session.prove(moment),
-            // It has become somebody else's, or is about to end.
-            false => connection.abort(),
+    (moment, connection.run(PING, None).await)
+}
+
+/// Returns whether the session goes on.
+fn acknowledge(session: &Session, moment: Moment, answer: Result<TextRows, SqlError>) -> bool {
+    match answer {
+        Ok(rows) if is_marked(&rows, &session.connection.mark) => {
+            session.prove(moment);
+            true
         }
+        // It has become somebody else's, or is about to end.
+        Ok(_) => {
+            session.connection.abort();
+            false
+        }
+        Err(error) if error.is_disconnect() => false,
+        // The next one may have an answer.
+        Err(_) => true,
     }
 }
 
@@ -68,7 +98,7 @@ pub(super) fn is_marked(rows: &TextRows, mark: &str) -> bool {
 }
 
 /// What is due besides a heartbeat. Returns whether the session goes on.
-fn tick(session: &Arc<Session>, shared: &Weak<Shared>) -> bool {
+fn tick(session: &Arc<Session>, shared: &Weak<Shared>, is_late: bool) -> bool {
     if session.is_waiting() {
         return true;
     }
@@ -81,8 +111,7 @@ fn tick(session: &Arc<Session>, shared: &Weak<Shared>) -> bool {
         session.connection.abort();
         return false;
     }
-    // A heartbeat has had no answer for a third of it.
-    if session.unproven_for() > session.timeout * 2 / 3 {
+    if is_late {
         session.suspect(&SqlError::TimedOut(session.timeout / 3).into_lock_error());
     }
     if let Some(shared) = shared.upgrade() {
