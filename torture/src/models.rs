@@ -30,7 +30,7 @@
 //! The properties are named in [`properties`]. A model that shows nothing is caught in two ways: every model must reach
 //! two holds that were done (the session: belief past its first timeout), and every mutant ([`mutant::Mutant`]) must
 //! break the property that it is said to break. The shortest trace to that is written in `traces.md`, and below;
-//! `tests/all/models.rs` finds the same trace each time.
+//! `tests/all/simulated/models.rs` finds the same trace each time.
 //!
 //! # What the models found
 //! In drafts of the queue, before it was written, and in what was there:
