@@ -55,7 +55,9 @@ const ACCEPTANCE: &str = "
    lock-mysql::a_read_only_server_is_unavailable
 32 disk_full ci redis/disk-full mysql-row/disk-full mysql-lease/disk-full \
    lock-mysql::a_full_disk_refuses_new_names_of_row_locks_and_loses_nothing \
-   lock-mysql::a_full_disk_refuses_new_names_of_leases_and_loses_nothing
+   lock-mysql::a_full_disk_refuses_new_names_of_leases_and_loses_nothing \
+   lock-postgres::a_full_disk_refuses_new_names_of_leases_and_loses_nothing \
+   lock-postgres::leases_survive_a_server_that_crashes_for_want_of_disk
 33 soak long redis/all mysql-row/all mysql-lease/all zookeeper/all
 34 planted_bugs ci mutants
 ";
