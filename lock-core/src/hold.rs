@@ -250,7 +250,7 @@ impl<W: Successor> ActiveHold<W> {
                 Ok(Renewal::Renewed(_)) => return Ok(()),
                 Ok(Renewal::Lost) => self.lease.lose(LostCause::NotHeld),
                 Err(error) => {
-                    // A request that was refused before it was sent says nothing of the hold.
+                    // A request that was refused before it was sent, and will be again, says nothing of the hold.
                     if error.is_retryable() || !error.is_not_executed() {
                         self.lease.suspect_because(error.clone());
                     }

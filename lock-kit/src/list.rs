@@ -3,7 +3,7 @@
 use lock_core::LockName;
 use lock_core::backend::{ListFrom, ListPage};
 
-/// The first byte string after all names with this prefix. A name is UTF-8, which has no byte `ff`.
+/// A byte string behind all names with this prefix, and before all names that come after them. A name is UTF-8, which has no byte `ff`.
 ///
 /// # Examples
 /// ```

@@ -67,10 +67,11 @@
 //! left as soon as it refuses a write. See [`LeaseTableBackend`](LeaseTableBackend#what-ends-a-hold) for what a promotion may lose.
 //!
 //! # A full disk
-//! If the server has no room for another page of a lock table, what needs a new row may be refused: a name that was never used, a place
-//! in a queue, a reader, permits, and a downgrade. The error says so, and an acquire that waits tries again until there is room. Exclusive
-//! holds of names that have a row are granted, renewed and released as ever, as long as the row's page has room for another version: it
-//! has, unless a transaction that is open for long, or a replication slot, keeps the old versions. A lease that cannot be renewed ends with its TTL.
+//! If the server has no room for another page of a lock table, it may refuse whatever needs a new row: a name that was never used, a place
+//! in a queue, a reader, permits, and a downgrade. The error says so, and an acquire that waits tries again until there is room.
+//!
+//! Exclusive holds of names that have a row need no new page: the row's old versions make room for its next one. They do not while a
+//! transaction is open for long, or a replication slot keeps them. A lease that then cannot be renewed ends with its TTL.
 //!
 //! If the server has no room for another file of its log (`pg_wal`), it crashes, and cannot start until there is room. Leases outlast
 //! that if the server is back before their TTL is over, and are reported as lost otherwise. Locks of sessions end with the server, and

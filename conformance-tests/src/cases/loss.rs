@@ -330,7 +330,7 @@ async fn ensure_dated(cx: &RawCx, guard: &Guard, why: &str) -> Result<Lost, Stop
         lost.last_confirmed().is_some(),
         "{why}, and the loss does not say when the hold was last confirmed: {lost}"
     );
-    // Another loss may be noticed late, after the end of the lease.
+    // A loss of another cause may be noticed after the end of the lease, too.
     let is_right = match (lost.lease_ended(), lost.last_confirmed()) {
         (Some(ended), Some(confirmed)) => ended < confirmed && confirmed - ended <= cx.ttl(),
         _ => lost.cause() != LostCause::Expired,

@@ -39,8 +39,8 @@ use crate::protocol::answers::status;
 /// - Its release, or its TTL if nobody renews it: also if its process ends.
 /// - A clock of the server that is set forward, before its time.
 /// - Whoever deletes or changes its row.
-/// - Whatever lets nobody write for longer than its TTL, as it cannot be renewed: a [full disk](crate#a-full-disk) in the worst case, a synchronous standby that
-///   does not answer, or `LOCK TABLE` and `ALTER TABLE` on the table of leases.
+/// - Whatever lets nobody write its row for longer than its TTL, as it cannot be renewed: a disk so [full](crate#a-full-disk) that the
+///   row's next version has no room, a synchronous standby that does not answer, or `LOCK TABLE` and `ALTER TABLE` on the table of leases.
 /// - The promotion of an asynchronous standby that lacks its grant. With `synchronous_standby_names` the server grants nothing that the
 ///   standby does not have, unless somebody cancels the wait for the standby (`pg_cancel_backend`), or `pooler=transaction` leaves a
 ///   weaker `synchronous_commit` in place.
