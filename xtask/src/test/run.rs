@@ -17,6 +17,8 @@ pub(crate) struct Run {
     pub(crate) name: String,
     pub(crate) kind: Kind,
     pub(crate) time: Duration,
+    /// Whether it ran beside the tests.
+    pub(crate) beside: bool,
     pub(crate) outcome: Outcome,
     pub(crate) report: Report,
     /// What a step that runs beside another one would have printed.
@@ -29,7 +31,7 @@ pub(crate) struct Run {
 pub(crate) enum Outcome {
     Passed,
     Failed(String),
-    /// The step of this name had failed.
+    /// The step of this name did not pass.
     Senseless(&'static str),
     /// Not possible as things are; why.
     LeftOut(String),
@@ -45,6 +47,7 @@ impl Run {
             name: name.into(),
             kind,
             time,
+            beside: false,
             outcome,
             report: Report::default(),
             printed: String::new(),
@@ -53,15 +56,7 @@ impl Run {
     }
 
     pub(crate) fn left_out(name: String, kind: Kind, outcome: Outcome) -> Self {
-        Self {
-            name,
-            kind,
-            time: Duration::ZERO,
-            outcome,
-            report: Report::default(),
-            printed: String::new(),
-            step: None,
-        }
+        Self::ended(&name, kind, Duration::ZERO, outcome)
     }
 
     /// What nobody may take for tested.
@@ -124,6 +119,7 @@ pub(crate) fn step(step: Step, path: &OsStr, offline: bool, deadline: Instant, b
         name: step.name.clone(),
         kind: step.kind,
         time: start.elapsed(),
+        beside: step.beside,
         outcome,
         report,
         printed,
@@ -253,6 +249,7 @@ pub(crate) fn times(runs: &[Run], total: Duration) -> String {
     let mut text = String::new();
     for run in runs {
         let outcome = match &run.outcome {
+            Outcome::Passed if run.beside => "beside the tests",
             Outcome::Passed => "",
             Outcome::Failed(_) => "FAILED",
             Outcome::Senseless(_) => "not run",
@@ -271,7 +268,7 @@ pub(crate) fn problems(runs: &[Run]) -> Vec<String> {
         .filter_map(|run| match &run.outcome {
             Outcome::Passed | Outcome::LeftOut(_) => None,
             Outcome::Failed(how) => Some(format!("{} ({how})", run.name)),
-            Outcome::Senseless(needed) => Some(format!("{} was not run, because {needed} failed", run.name)),
+            Outcome::Senseless(needed) => Some(format!("{} was not run, because {needed} did not pass", run.name)),
         })
         .collect()
 }
@@ -301,7 +298,7 @@ mod tests {
             Run::left_out("b".into(), Kind::Test, Outcome::Senseless("a")),
             Run::left_out("c".into(), Kind::Deny, Outcome::LeftOut("offline".into())),
         ];
-        assert_eq!(problems(&runs), ["b was not run, because a failed"]);
+        assert_eq!(problems(&runs), ["b was not run, because a did not pass"]);
         assert_eq!(runs.iter().filter_map(Run::missing).collect::<Vec<_>>(), ["c: offline"]);
     }
 }

@@ -146,12 +146,13 @@ fn built_beside() -> Vec<Step> {
             &format!("test {ALL} --test torture --no-run"),
         ),
         races("build races", Kind::Build, " --no-run"),
-        races("races", Kind::Test, ""),
+        races("races", Kind::Test, "").needs("build races"),
         step(
             "torture, simulated",
             Kind::Torture,
             &format!("test {ALL} --test torture --no-fail-fast {SIMULATED}"),
-        ),
+        )
+        .needs("build torture"),
         // One after another: cargo removes the folder of a crate before it is documented, and others link to what is there.
         step(DOCS, Kind::Build, &format!("doc {ALL} --no-deps --jobs 1")).with(("RUSTDOCFLAGS", "-D warnings")),
         step(
@@ -245,6 +246,21 @@ mod tests {
         for (at, step) in steps.iter().enumerate() {
             let earlier = |name| steps[..at].iter().any(|earlier| earlier.name == name);
             assert!(step.needs.is_none_or(earlier), "{step:?}");
+        }
+    }
+
+    #[test]
+    fn what_was_not_built_is_not_run() {
+        let steps = all();
+        for (name, build) in [
+            (LONGEST, "build tests"),
+            ("doctests", "build tests"),
+            ("races", "build races"),
+            ("torture", "build torture"),
+            ("torture, simulated", "build torture"),
+        ] {
+            let step = steps.iter().find(|step| step.name == name).expect("it is there");
+            assert_eq!(step.needs, Some(build), "{name}");
         }
     }
 
