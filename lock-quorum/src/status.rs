@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::future::{BoxFuture, select_all};
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
-use lock_core::backend::{Change, HolderStatus, LockStatus, WaiterStatus};
+use lock_core::backend::{Change, HolderStatus, LockStatus, Mode, WaiterStatus};
 use lock_core::{FencingToken, LockName, Result};
 use tokio::time::{sleep, timeout};
 
@@ -167,8 +167,13 @@ fn holder(votes: &[&HolderStatus], nodes: usize) -> HolderStatus {
     if let Some(label) = label.and_then(|label| label::split(label).0) {
         holder = holder.with_label(label);
     }
+    let mode = votes.iter().find_map(|vote| vote.mode);
     let tokens = votes.iter().filter_map(|vote| vote.token);
-    if let Some(token) = token(tokens, nodes) {
+    let token = match mode {
+        Some(mode) if mode != Mode::Exclusive => token_of_sharer(tokens, nodes),
+        _ => token(tokens, nodes),
+    };
+    if let Some(token) = token {
         holder = holder.with_token(token);
     }
     let mut ends: Vec<_> = votes.iter().filter_map(|vote| vote.expires_in).collect();
@@ -176,7 +181,7 @@ fn holder(votes: &[&HolderStatus], nodes: usize) -> HolderStatus {
     if let Some(end) = ends.get(rules::majority(nodes) - 1) {
         holder = holder.with_expires_in(*end);
     }
-    match votes.iter().find_map(|vote| vote.mode) {
+    match mode {
         Some(mode) => holder.with_mode(mode),
         None => holder,
     }
@@ -188,6 +193,17 @@ fn token(votes: impl Iterator<Item = FencingToken>, nodes: usize) -> Option<Fenc
         Token::Decided(token) => Some(token),
         Token::Raise(_) | Token::Undecided => None,
     }
+}
+
+/// The token that a majority shows. A node may show the token with which a sharer was admitted, though it was raised since: then the one
+/// in the middle may be none of the hold's.
+fn token_of_sharer(votes: impl Iterator<Item = FencingToken>, nodes: usize) -> Option<FencingToken> {
+    let mut shown: BTreeMap<FencingToken, usize> = BTreeMap::new();
+    for token in votes {
+        *shown.entry(token).or_default() += 1;
+    }
+    let mut decided = shown.into_iter().filter(|(_, votes)| *votes >= rules::majority(nodes));
+    decided.next().map(|(token, _)| token)
 }
 
 #[cfg(test)]
@@ -241,6 +257,21 @@ mod tests {
             FencingToken::new(8)
         );
         assert_eq!(token(&[held("a", 8, 20), silent.clone(), silent]), None);
+    }
+
+    /// The nodes with 7 and 9 made it, which raised the 7. The third vote came later, with 8 or 3. A Redis shows a reader's own token even
+    /// if it was raised.
+    #[test]
+    fn a_reader_s_token_is_shown_if_a_majority_shows_it() {
+        let reader = |token| {
+            let mut status = held("a", token, 10);
+            status.holders[0].mode = Some(Mode::Shared);
+            status
+        };
+        let token = |tokens: [u64; 3]| combined(&tokens.map(reader), 3).holders[0].token;
+        assert_eq!((token([7, 9, 8]), token([7, 9, 3])), (None, None));
+        assert_eq!(token([9, 9, 8]), FencingToken::new(9));
+        assert_eq!(token([7, 9, 9]), FencingToken::new(9));
     }
 
     #[test]
