@@ -85,6 +85,10 @@ enum Answer {
     Gone(Arc<Vote>),
     NotRenewed(Error),
     Arrived(Arrived),
+    /// Of the vote for which a renewal beside this one has asked: it makes the hold.
+    AddedBeside(Arc<Vote>),
+    /// That one does not, or not in time.
+    NotBeside,
 }
 
 impl Round {
@@ -116,8 +120,11 @@ impl Round {
             match of_hold.iter().find(|vote| vote.node == node) {
                 Some(vote) => round.renew(vote),
                 None if round.gone.contains(&node) => {}
-                None if !votes.may_be_at(node) => round.missing.push(Missing { node, was_live: false }),
-                None => {}
+                None if votes.may_be_at(node) => round.await_beside(node),
+                None => {
+                    let was_live = votes.has_lost(node);
+                    round.missing.push(Missing { node, was_live });
+                }
             }
         }
         round
@@ -145,6 +152,26 @@ impl Round {
                 Err(error) => Answer::NotRenewed(error),
             };
             (vote.node, answer)
+        }));
+    }
+
+    /// Waits for the vote for which a renewal beside this one has asked, for as long as for a silent node. It is renewed then, since it
+    /// was asked for with that renewal's TTL.
+    fn await_beside(&mut self, node: usize) {
+        let Some(vote) = self.votes.asked_at(node) else {
+            return;
+        };
+        let (votes, patience) = (self.votes.clone(), self.patience);
+        self.calls.push(Box::pin(async move {
+            let is_added = tokio::select! {
+                biased;
+                is_added = votes.added(&vote) => is_added,
+                () = sleep_until(patience) => false,
+            };
+            match is_added {
+                true => (node, Answer::AddedBeside(vote)),
+                false => (node, Answer::NotBeside),
+            }
         }));
     }
 
@@ -192,6 +219,7 @@ impl Round {
             }
             Answer::Arrived(Arrived::Taken) => {
                 own.has_answered();
+                self.votes.note_taken(node);
                 if !self.gone.contains(&node) {
                     self.gone.push(node);
                 }
@@ -200,13 +228,19 @@ impl Round {
             }
             Answer::Arrived(Arrived::TooLate) => {}
             Answer::Arrived(Arrived::Failed(error)) => self.fails(node, error),
+            // Enough have kept it without this one.
+            Answer::AddedBeside(_) if self.is_rest => {}
+            Answer::AddedBeside(vote) => self.renew(&vote),
+            Answer::NotBeside => {}
         }
     }
 
     /// The node does not know the vote any more.
     fn forget(&mut self, vote: &Arc<Vote>, was_live: bool) {
         let node = vote.node;
-        self.votes.forget(vote);
+        // If this renewal does not get a new one, a later one asks for it in the same way.
+        let until = was_live.then(|| Instant::now() + vote.lease().valid_for());
+        self.votes.lose(vote, until);
         self.gone.push(node);
         self.missing.push(Missing { node, was_live });
     }
@@ -236,13 +270,14 @@ impl Round {
             options = options.reinstates();
         }
         let vote = Arc::new(Vote::new(missing.node, options.start(), false));
-        if self.votes.record_missing(&vote) {
-            let call = Call::new(&self.client.nodes[missing.node], &vote);
-            let mut awaited = Awaited::new(&self.client, &self.votes, vote, call);
-            self.calls.push(Box::pin(
-                async move { (missing.node, Answer::Arrived(awaited.run().await)) },
-            ));
+        if !self.votes.record_missing(&vote) {
+            return self.await_beside(missing.node);
         }
+        let call = Call::new(&self.client.nodes[missing.node], &vote);
+        let mut awaited = Awaited::new(&self.client, &self.votes, vote, call);
+        self.calls.push(Box::pin(
+            async move { (missing.node, Answer::Arrived(awaited.run().await)) },
+        ));
     }
 
     /// The hold is lost. What is left of it is given back.

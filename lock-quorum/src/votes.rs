@@ -42,6 +42,8 @@ struct State {
     asked: Vec<Arc<Vote>>,
     /// Those that make the hold, by node.
     of_hold: Vec<Option<Arc<Vote>>>,
+    /// By node: until when a vote that it has lost would have lived. Until then a new one restores it.
+    lost: Vec<Option<Instant>>,
     /// The nodes' answers to the release.
     released: Vec<Option<ReleaseOutcome>>,
     ended_at: Option<Instant>,
@@ -62,6 +64,7 @@ impl Votes {
             acquires: 0,
             asked: Vec::new(),
             of_hold: vec![None; nodes],
+            lost: vec![None; nodes],
             released: vec![None; nodes],
             ended_at: None,
         };
@@ -120,6 +123,17 @@ impl Votes {
         self.changed.notify_waiters();
     }
 
+    /// The same of a vote of the hold that the node has lost. `until` is when it would have ended, if a new one is to restore it.
+    pub(crate) fn lose(&self, vote: &Arc<Vote>, until: Option<Instant>) {
+        let mut state = self.state.lock();
+        // Otherwise another renewal was told before, and may have asked for the new one.
+        if take_if(&mut state.of_hold, vote) {
+            state.lost[vote.node] = until;
+        }
+        drop(state);
+        self.forget(vote);
+    }
+
     /// The hold begins with these votes, of which it needs so many.
     ///
     /// # Errors
@@ -152,8 +166,21 @@ impl Votes {
         let fits = matches!(state.phase, Phase::Held(_)) && state.of_hold[vote.node].is_none();
         if fits {
             state.of_hold[vote.node] = Some(vote.clone());
+            state.lost[vote.node] = None;
         }
+        drop(state);
+        self.changed.notify_waiters();
         fits
+    }
+
+    /// The node has the name for somebody else.
+    pub(crate) fn note_taken(&self, node: usize) {
+        self.state.lock().lost[node] = None;
+    }
+
+    /// Whether the node has lost a vote that would still live, and has given no other one since.
+    pub(crate) fn has_lost(&self, node: usize) -> bool {
+        self.state.lock().lost[node].is_some_and(|until| Instant::now() < until)
     }
 
     /// The node has answered the release of its vote.
@@ -237,6 +264,18 @@ impl Votes {
             .await;
     }
 
+    /// Waits until this vote, for which another renewal has asked, makes the hold, or will not. Returns whether it does.
+    pub(crate) async fn added(&self, vote: &Arc<Vote>) -> bool {
+        let is_of_hold = |state: &State| {
+            state.of_hold[vote.node]
+                .as_ref()
+                .is_some_and(|known| Arc::ptr_eq(known, vote))
+        };
+        let is_asked = |state: &State| state.asked.iter().any(|known| Arc::ptr_eq(known, vote));
+        self.until(|state| is_of_hold(state) || !is_asked(state)).await;
+        is_of_hold(&self.state.lock())
+    }
+
     async fn until(&self, is_so: impl Fn(&State) -> bool) {
         loop {
             // Hears of each change from here on.
@@ -263,6 +302,13 @@ impl Votes {
     /// Whether the node may have anything of this request.
     pub(crate) fn may_be_at(&self, node: usize) -> bool {
         self.state.lock().asked.iter().any(|vote| vote.node == node)
+    }
+
+    /// The vote for which another renewal has asked this node, if it may still become a part of the hold.
+    pub(crate) fn asked_at(&self, node: usize) -> Option<Arc<Vote>> {
+        let state = self.state.lock();
+        let mut open = state.asked.iter().filter(|vote| !vote.is_cleaned_up());
+        open.find(|vote| vote.node == node).cloned()
     }
 
     /// Those that make the hold.

@@ -38,7 +38,12 @@ impl Servers {
             });
         let backend = QuorumBackend::new(nodes).unwrap();
         let locks = Locker::new(backend.clone()).with_ttl(TTL);
-        Client { backend, locks, links }
+        Client {
+            backend,
+            locks,
+            links,
+            forgets: Vec::new(),
+        }
     }
 }
 

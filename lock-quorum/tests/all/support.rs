@@ -1,7 +1,7 @@
 //! Nodes within the process that a test can cut off, silence and count.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -40,6 +40,8 @@ pub(crate) struct Client {
     pub(crate) backend: QuorumBackend,
     pub(crate) locks: Locker,
     pub(crate) links: Vec<Link>,
+    /// By server: with `true`, it forgets a hold before the next renewal, which finds that out.
+    pub(crate) forgets: Vec<Arc<AtomicBool>>,
 }
 
 impl Servers {
@@ -67,19 +69,31 @@ impl Servers {
     fn listed(&self, number: usize, first: usize) -> Client {
         let servers = &self.servers[..number];
         let links: Vec<Link> = servers.iter().map(|_| Link::new()).collect();
+        let forgets: Vec<Arc<AtomicBool>> = servers.iter().map(|_| Arc::default()).collect();
         let mut nodes: Vec<_> = servers
             .iter()
             .zip(&links)
-            .map(|(server, link)| {
+            .zip(&forgets)
+            .map(|((server, link), forgets)| {
                 let linked = Linked::new(server.clone(), link.clone());
-                let counts = self.counts.clone();
-                Arc::new(Counted { linked, counts }) as Arc<dyn DistributedLock>
+                let (counts, forgets) = (self.counts.clone(), forgets.clone());
+                let counted = Counted {
+                    linked,
+                    counts,
+                    forgets,
+                };
+                Arc::new(counted) as Arc<dyn DistributedLock>
             })
             .collect();
         nodes.rotate_left(first);
         let backend = QuorumBackend::new(nodes).unwrap();
         let locks = Locker::new(backend.clone()).with_ttl(TTL);
-        Client { backend, locks, links }
+        Client {
+            backend,
+            locks,
+            links,
+            forgets,
+        }
     }
 
     /// Has the server grant so many tokens.
@@ -146,12 +160,14 @@ impl Counts {
 struct Counted {
     linked: Linked,
     counts: Arc<Counts>,
+    forgets: Arc<AtomicBool>,
 }
 
 #[derive(Debug)]
 struct CountedHold {
     hold: Arc<dyn Hold>,
     counts: Arc<Counts>,
+    forgets: Arc<AtomicBool>,
 }
 
 #[async_trait]
@@ -181,8 +197,9 @@ impl DistributedLock for Counted {
         }
         Ok(match self.linked.acquire(request).await? {
             Attempt::Granted(hold, armed) => {
-                let counts = self.counts.clone();
-                Attempt::Granted(Arc::new(CountedHold { hold, counts }), armed)
+                let (counts, forgets) = (self.counts.clone(), self.forgets.clone());
+                let hold = CountedHold { hold, counts, forgets };
+                Attempt::Granted(Arc::new(hold), armed)
             }
             other => other,
         })
@@ -209,6 +226,9 @@ impl Hold for CountedHold {
     }
 
     async fn renew(&self, ttl: Duration) -> Result<Renewal> {
+        if self.forgets.swap(false, Ordering::SeqCst) {
+            self.hold.release(ReleaseOptions::default()).await?;
+        }
         self.hold.renew(ttl).await
     }
 
