@@ -19,6 +19,7 @@
 //! - [`requests`]: reports to the caller of an acquire while it waits;
 //! - [`runtime`]: whether anybody drives the runtime of a connection;
 //! - [`fence`]: the rule by which a fence admits holders, and a fence that is a row of an SQL database;
+//! - [`sweep`]: waiters that left without saying so;
 //! - [`tables`]: names of tables in an SQL database, and the texts in them;
 //! - [`url`]: parameters of URLs and their values, special characters, and the errors for them;
 //! - [`identify`]: the error that names a server of another kind.
@@ -45,5 +46,6 @@ pub mod pacing;
 pub mod panics;
 pub mod requests;
 pub mod runtime;
+pub mod sweep;
 pub mod tables;
 pub mod url;

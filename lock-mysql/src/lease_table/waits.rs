@@ -7,6 +7,7 @@ use std::time::Duration;
 use lock_core::LockName;
 use lock_core::backend::{AcquireRequest, HolderId, Mode};
 use lock_kit::pacing::{Wakes, longest_pause, pause};
+use lock_kit::sweep::Sweep;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -23,8 +24,7 @@ struct Registry {
     waiters: HashMap<HolderId, Waiter>,
     /// The number of calls that woke somebody.
     calls: u64,
-    /// At which size to look for those that nobody will ask for again.
-    sweep_at: usize,
+    sweep: Sweep,
 }
 
 #[derive(Debug)]
@@ -47,8 +47,6 @@ pub(super) struct Waiter {
 
 /// By so much a question may be late.
 const LATE: Duration = Duration::from_millis(250);
-/// A waiter that has not asked for so long has left without saying so.
-const FORGOTTEN: Duration = Duration::from_secs(600);
 
 impl Waits {
     /// True if this request was refused before.
@@ -73,7 +71,7 @@ impl Waits {
     pub(super) fn refused(&self, request: &AcquireRequest, label: Option<Arc<str>>, taken: Taken) -> Arc<Notify> {
         let now = Instant::now();
         let mut registry = self.0.lock();
-        registry.sweep(now);
+        registry.sweep();
         let waiter = registry.waiters.entry(request.holder()).or_insert_with(|| Waiter {
             name: request.name().clone(),
             shares: request.mode() != Mode::Exclusive,
@@ -169,41 +167,7 @@ impl Waiter {
 }
 
 impl Registry {
-    fn sweep(&mut self, now: Instant) {
-        const FEW: usize = 64;
-        if self.waiters.len() < self.sweep_at.max(FEW) {
-            return;
-        }
-        self.waiters.retain(|_, waiter| now - waiter.asked < FORGOTTEN);
-        self.sweep_at = self.waiters.len() * 2;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use lock_core::backend::request::{RequestOptions, Terms};
-
-    use super::*;
-
-    const fn ms(ms: u64) -> Duration {
-        Duration::from_millis(ms)
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn those_who_left_without_a_word_are_forgotten() {
-        let waits = Waits::default();
-        let refuse = || {
-            let terms = Terms::new(ms(1000));
-            let (request, _control) = RequestOptions::new(LockName::new("a").unwrap(), terms).start();
-            let taken = Taken {
-                rest: ms(1),
-                is_marked: false,
-            };
-            waits.refused(&request, None, taken);
-        };
-        (0..200).for_each(|_| refuse());
-        tokio::time::advance(2 * FORGOTTEN).await;
-        (0..200).for_each(|_| refuse());
-        assert!(waits.0.lock().waiters.len() <= 300, "{}", waits.0.lock().waiters.len());
+    fn sweep(&mut self) {
+        self.sweep.run(&mut self.waiters, |waiter| waiter.asked);
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use lock_core::backend::HolderId;
 use lock_kit::pacing::{Wakes, longest_pause, pause};
+use lock_kit::sweep::Sweep;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -21,8 +22,7 @@ pub(super) struct Waits(Mutex<Registry>);
 #[derive(Debug, Default)]
 struct Registry {
     waiters: HashMap<Uuid, Waiter>,
-    /// At which size to look for those that nobody will ask for again.
-    sweep_at: usize,
+    sweep: Sweep,
 }
 
 #[derive(Debug)]
@@ -47,15 +47,13 @@ pub(super) struct Wakeup {
 
 /// By so much a question may be late.
 const LATE: Duration = Duration::from_millis(1500);
-/// A waiter that has not asked for so long has left without saying so.
-const FORGOTTEN: Duration = Duration::from_secs(600);
 
 impl Waits {
     /// Notes that a request was refused, and returns what wakes it.
     pub(super) fn refused(&self, holder: HolderId, round_trip: Duration) -> Arc<Wakeup> {
         let now = Instant::now();
         let mut registry = self.0.lock();
-        registry.sweep(now);
+        registry.sweep();
         let waiter = registry.waiter(holder);
         waiter.refused = waiter.refused.saturating_add(1);
         (waiter.asked, waiter.round_trip) = (now, round_trip);
@@ -127,30 +125,14 @@ impl Registry {
         })
     }
 
-    fn sweep(&mut self, now: Instant) {
-        const FEW: usize = 64;
-        if self.waiters.len() < self.sweep_at.max(FEW) {
-            return;
-        }
-        self.waiters.retain(|_, waiter| now - waiter.asked < FORGOTTEN);
-        self.sweep_at = self.waiters.len() * 2;
+    fn sweep(&mut self) {
+        self.sweep.run(&mut self.waiters, |waiter| waiter.asked);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[tokio::test(start_paused = true)]
-    async fn those_who_left_without_a_word_are_forgotten() {
-        let waits = Waits::default();
-        for _ in 0..2 {
-            (0..200).for_each(|_| drop(waits.refused(HolderId::random(), Duration::ZERO)));
-            tokio::time::advance(2 * FORGOTTEN).await;
-        }
-        drop(waits.refused(HolderId::random(), Duration::ZERO));
-        assert!(waits.0.lock().waiters.len() <= 300, "{}", waits.0.lock().waiters.len());
-    }
 
     #[tokio::test]
     async fn a_call_wakes_the_one_of_whom_it_speaks() {
