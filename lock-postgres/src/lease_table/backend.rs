@@ -150,7 +150,8 @@ impl DistributedLock for LeaseTableBackend {
     }
 
     async fn server_id(&self) -> Result<Option<String>> {
-        self.0.server_id().await
+        let connection = self.0.asking.connection().await?;
+        server_id(connection.run(SYSTEM, self.0.limit()).await)
     }
 
     fn keeps(&self, guarantee: Guarantee) -> Verdict {
@@ -176,7 +177,8 @@ impl DistributedLock for LeaseTableBackend {
     }
 
     async fn list(&self, from: &ListFrom, at_most: usize) -> Result<ListPage> {
-        self.0.list(from, at_most).await
+        let (shared, connection) = (&self.0, self.0.asking.connection().await?);
+        list(&connection, &shared.statements.list, from, at_most, shared.limit()).await
     }
 
     async fn revoke(&self, name: &LockName, token: FencingToken, how: Revoke) -> Result<Revoked> {
@@ -186,16 +188,6 @@ impl DistributedLock for LeaseTableBackend {
 }
 
 impl Shared {
-    async fn server_id(&self) -> Result<Option<String>> {
-        let connection = self.asking.connection().await?;
-        server_id(connection.run(SYSTEM, self.limit()).await)
-    }
-
-    async fn list(&self, from: &ListFrom, at_most: usize) -> Result<ListPage> {
-        let connection = self.asking.connection().await?;
-        list(&connection, &self.statements.list, from, at_most, self.limit()).await
-    }
-
     async fn status(&self, name: &LockName) -> Result<LockStatus> {
         let connection = self.asking.connection().await?;
         let name = name_bytes(name);

@@ -211,7 +211,8 @@ impl DistributedLock for SessionBackend {
     }
 
     async fn list(&self, from: &ListFrom, at_most: usize) -> Result<ListPage> {
-        self.0.list(from, at_most).await
+        let (statements, control) = (self.0.statements().await?, self.0.control.connection().await?);
+        list(&control, &statements.list, from, at_most, Some(self.0.limit())).await
     }
 }
 
@@ -222,12 +223,6 @@ impl Shared {
         let parameters: Parameters<'_> = &[&name_bytes(name)];
         let found = control.query(&statements.status, parameters, Some(self.limit())).await;
         status(&unless_missing(found)?).map_err(SqlError::into_lock_error)
-    }
-
-    async fn list(&self, from: &ListFrom, at_most: usize) -> Result<ListPage> {
-        let statements = self.statements().await?;
-        let control = self.control.connection().await?;
-        list(&control, &statements.list, from, at_most, Some(self.limit())).await
     }
 }
 
