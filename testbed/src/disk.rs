@@ -29,6 +29,17 @@ impl Disk {
         self.0.set(0, &[full.into()])
     }
 
+    /// Tries new names of 400 bytes until there is no room for one: returns that name, and the error.
+    pub async fn first_refused<E>(&self, mut tries: impl AsyncFnMut(&str) -> Result<(), E>) -> (String, E) {
+        for number in 0..2000 {
+            let name = format!("{number:0400}");
+            if let Err(error) = tries(&name).await {
+                return (name, error);
+            }
+        }
+        panic!("there is room for 2000 names of 400 bytes");
+    }
+
     /// What a server must find in its environment to write to it, beside the library.
     pub(crate) fn variable(&self) -> (&'static str, PathBuf) {
         ("POLYLOCK_DISK", self.0.page())

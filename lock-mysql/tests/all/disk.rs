@@ -39,22 +39,15 @@ async fn a_full_disk_refuses_new_names_and_loses_nothing(strategy: Strategy) {
     }
     disk.fill(true).unwrap();
     // There is some room in the table's file.
-    let (mut last, mut refused) = (held.token(), None);
-    for number in 0..2000 {
-        let name = format!("{number:0400}");
-        match soon("answered", first.lock(&name).try_acquire()).await {
-            Ok(guard) => {
-                let guard = guard.expect("it is free");
-                last = guard.token();
-                guard.release().await.unwrap();
-            }
-            Err(error) => {
-                refused = Some((name, error));
-                break;
-            }
-        }
-    }
-    let (name, error) = refused.expect("there is no room for so many names");
+    let mut last = held.token();
+    let refused = disk.first_refused(async |name| {
+        let guard = soon("answered", first.lock(name).try_acquire()).await?;
+        let guard = guard.expect("it is free");
+        last = guard.token();
+        guard.release().await.unwrap();
+        Ok::<_, Error>(())
+    });
+    let (name, error) = refused.await;
     assert_cannot_write(&error);
     // A MySQL may find room after all.
     match soon("answered", second.lock(&name).try_acquire()).await {

@@ -74,22 +74,15 @@ async fn new_names_are_refused_and_nothing_is_lost(config: fn(&Fixture) -> Postg
     let held = first.lock("held").acquire().await.unwrap();
     let other = second.lock("other").acquire().await.unwrap();
     full.fill().await;
-    let (mut last, mut refused) = (held.token(), None);
-    for number in 0..500 {
-        let name = format!("{number:0400}");
-        match happens("an answer", first.lock(&name).try_acquire()).await {
-            Ok(guard) => {
-                let guard = guard.expect("it is free");
-                last = guard.token();
-                guard.release().await.unwrap();
-            }
-            Err(error) => {
-                refused = Some((name, error));
-                break;
-            }
-        }
-    }
-    let (name, error) = refused.expect("there is no room for so many names");
+    let mut last = held.token();
+    let refused = full.disk.first_refused(async |name| {
+        let guard = happens("an answer", first.lock(name).try_acquire()).await?;
+        let guard = guard.expect("it is free");
+        last = guard.token();
+        guard.release().await.unwrap();
+        Ok::<_, Error>(())
+    });
+    let (name, error) = refused.await;
     assert_is_full(&error);
     assert_is_full(&second.lock(&name).try_acquire().await.unwrap_err());
     // Whoever may wait does until there is room.
