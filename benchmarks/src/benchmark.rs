@@ -143,9 +143,9 @@ impl Benchmark {
                 vec![
                     (
                         "polylock",
-                        Box::new(postgres::Names::new(polylock)) as Box<dyn Participant>,
+                        Box::new(postgres::Names::new(polylock, 0)) as Box<dyn Participant>,
                     ),
-                    ("advisory", Box::new(postgres::Names::new(advisory))),
+                    ("advisory", Box::new(postgres::Names::new(advisory, 0))),
                 ]
             }
             Workload::Log if self.backend == Backend::Postgres => {
@@ -154,7 +154,11 @@ impl Benchmark {
                 all.push(("renewals", Box::new(renewals)));
                 all
             }
-            Workload::Names | Workload::Log => Vec::new(),
+            Workload::Bloat if self.backend == Backend::Postgres => {
+                let bloat = postgres::Bloat::new(&self.url());
+                vec![("polylock", Box::new(bloat) as Box<dyn Participant>)]
+            }
+            Workload::Names | Workload::Log | Workload::Bloat => Vec::new(),
             Workload::Waiters => waiters::participants(&self.make, self.backend == Backend::Memory),
             // Above.
             Workload::Tls(_) | Workload::TakeOver(_) => Vec::new(),

@@ -28,7 +28,7 @@ pub(crate) fn json(results: &Results) -> String {
             ("median", json!(row.median())),
             ("best", json!(row.best())),
             ("worst", json!(row.worst())),
-            ("rounds", json!(row.values.len())),
+            ("rounds", json!(row.values)),
         ];
         let fields = fields.map(|(name, value)| format!("\"{name}\":{value}"));
         format!("{{{}}}\n", fields.join(","))
@@ -197,7 +197,7 @@ mod tests {
         let line = json(&results);
         assert!(line.ends_with('\n') && line.lines().count() == 1);
         let expected = json!({"backend": "redis", "workload": "own-1", "subject": "bare", "unit": "pairs/s",
-            "median": 2.0, "best": 3.0, "worst": 1.0, "rounds": 3});
+            "median": 2.0, "best": 3.0, "worst": 1.0, "rounds": [1.0, 3.0, 2.0]});
         assert_eq!(serde_json::from_str::<serde_json::Value>(&line).unwrap(), expected);
     }
 

@@ -21,6 +21,8 @@ pub(crate) enum Workload {
     Names,
     /// On PostgreSQL: what pairs and renewals write to its log.
     Log,
+    /// On PostgreSQL: how far the tables grow in minutes of load.
+    Bloat,
     /// On memory: what core adds to the backend's trait.
     Core,
     /// So many tasks, each with a name of its own: what a pair costs client and server.
@@ -93,6 +95,7 @@ pub(crate) fn all() -> Vec<Workload> {
         Workload::Waiters,
         Workload::Names,
         Workload::Log,
+        Workload::Bloat,
     ]);
     all.extend([LeaderEnd::Resign, LeaderEnd::Close, LeaderEnd::Kill].map(Workload::TakeOver));
     // Last, since a MariaDB takes long to recover from them.
@@ -110,6 +113,8 @@ impl Workload {
             Self::Load(load::Workload::Crowd { .. }) | Self::Down(_) | Self::Names => 6 * plain,
             // A table that grows needs some seconds to do so.
             Self::Log => 20 * plain,
+            // A minute: as often autovacuum looks.
+            Self::Bloat => 120 * plain,
             _ => plain,
         }
     }
@@ -126,7 +131,7 @@ impl Workload {
             // Processes are started, and a session or lease ends by itself.
             Self::TakeOver(_) => Duration::from_secs(90),
             // Ten thousand are taken and given back.
-            Self::Held | Self::Idle | Self::Waiters | Self::Names | Self::Log => Duration::from_secs(120),
+            Self::Held | Self::Idle | Self::Waiters | Self::Names | Self::Log | Self::Bloat => Duration::from_secs(120),
         }
     }
 
@@ -195,6 +200,10 @@ impl Workload {
                 NAMES * NAMED_CLIENTS
             ),
             Self::Log => "one name, one task, and what its pairs write; 1,000 names that are renewed at once".into(),
+            Self::Bloat => format!(
+                "the load of names-{NAMES} with one client that reads; tables, indexes and dead rows after each round, which \
+                 follow each other without a pause"
+            ),
             Self::Core => "one name, one task, on a runtime of one thread, by that thread's CPU".into(),
             Self::Costs(tasks) => format!("{}, and what a pair costs", own_names(tasks)),
             Self::Tls(tasks) => format!("{}, over TLS and without, on one server", own_names(tasks)),
@@ -241,6 +250,7 @@ impl fmt::Display for Workload {
             Self::Waiters => write!(f, "waiters-{MANY}"),
             Self::Names => write!(f, "names-{NAMES}"),
             Self::Log => f.write_str("log-1"),
+            Self::Bloat => write!(f, "bloat-{NAMES}"),
             Self::Core => f.write_str("core-1"),
             Self::Costs(tasks) => write!(f, "costs-{tasks}"),
             Self::Tls(tasks) => write!(f, "tls-{tasks}"),

@@ -64,11 +64,15 @@ pub enum Unit {
     LogBytesPerPair,
     /// Bytes of the server's log for a renewal.
     LogBytesPerRenewal,
-    /// Kilobytes of the server's table and its index, when the round is over.
+    /// Kilobytes of the server's tables and their indexes, when the round is over.
     TableKilobytes,
+    /// Kilobytes of the indexes alone.
+    IndexKilobytes,
+    /// Dead versions of rows in the server's tables, when the round is over.
+    DeadRows,
 }
 
-const NAMES: [(Unit, &str); 26] = [
+const NAMES: [(Unit, &str); 28] = [
     (Unit::PairsPerSecond, "pairs/s"),
     (Unit::MicrosMedian, "us-p50"),
     (Unit::Micros99, "us-p99"),
@@ -95,6 +99,8 @@ const NAMES: [(Unit, &str); 26] = [
     (Unit::LogBytesPerPair, "log-B/pair"),
     (Unit::LogBytesPerRenewal, "log-B/renewal"),
     (Unit::TableKilobytes, "table-kB"),
+    (Unit::IndexKilobytes, "index-kB"),
+    (Unit::DeadRows, "dead-rows"),
 ];
 
 impl Unit {

@@ -10,12 +10,14 @@ use testbed::Postgres;
 
 pub(crate) use self::advisory::Advisory;
 pub(crate) use self::bare::Bare;
+pub(crate) use self::bloat::Bloat;
 pub(crate) use self::log::{Renewals, pairs};
 pub(crate) use self::names::Names;
 pub(crate) use self::updates::TwoUpdates;
 
 mod advisory;
 mod bare;
+mod bloat;
 mod log;
 mod names;
 mod updates;
@@ -33,6 +35,7 @@ pub(crate) fn server() -> Postgres {
         ("full_page_writes", "on"),
         ("synchronous_commit", "on"),
         ("autovacuum", "on"),
+        ("autovacuum_naptime", "1min"),
     ]
     .into_iter()
     .fold(Postgres::new(), |server, (name, value)| server.setting(name, value))

@@ -3,33 +3,41 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use benchmarks_load::{Client, Figures, Lock, Result, Subject, Unit};
+use benchmarks_load::{Client, Figures, Lock, Mode, Result, Subject, Unit};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::participant::Participant;
 use crate::workload::{NAMED_CLIENTS, NAMES};
 
-/// Clients with connections of their own, each of which waits for each name once at a time.
+/// Clients with connections of their own, each of which waits for each name once at a time. The first of them read.
 pub(crate) struct Names<S: Subject> {
     subject: S,
+    readers: usize,
     locks: Vec<<S::Client as Client>::Lock>,
 }
 
 impl<S: Subject> Names<S> {
-    pub(crate) fn new(subject: S) -> Self {
-        let locks = Vec::new();
-        Self { subject, locks }
+    pub(crate) fn new(subject: S, readers: usize) -> Self {
+        Self {
+            subject,
+            readers,
+            locks: Vec::new(),
+        }
     }
 }
 
 #[async_trait]
 impl<S: Subject> Participant for Names<S> {
     async fn enter(&mut self) -> Result<()> {
-        for _ in 0..NAMED_CLIENTS {
+        for number in 0..NAMED_CLIENTS {
             let client = self.subject.connect().await?;
+            let mode = match number < self.readers {
+                true => Mode::Shared,
+                false => Mode::Exclusive,
+            };
             for name in 0..NAMES {
-                self.locks.push(client.lock(&format!("named/{name}")).await?);
+                self.locks.push(client.lock_in(&format!("named/{name}"), mode).await?);
             }
         }
         Ok(())
