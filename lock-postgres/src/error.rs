@@ -185,11 +185,9 @@ pub(crate) fn silent(after: Duration) -> Error {
 /// Whether this may be because something else than a PostgreSQL answers: it hung up, or its words make no sense.
 pub(crate) fn may_be_foreign(error: &tokio_postgres::Error) -> bool {
     let text = error.to_string();
-    let is_ours = error.as_db_error().is_some() || error.source().is_some_and(|source| source.is::<Error>());
-    !is_ours
-        && ["parsing", "unexpected", "closed", "communicating"]
-            .iter()
-            .any(|word| text.contains(word))
+    ["parsing", "unexpected", "closed", "communicating"]
+        .iter()
+        .any(|word| text.contains(word))
 }
 
 /// The error for a caller if no connection could be made to the server at `address`.
@@ -297,61 +295,4 @@ fn meaning_of(code: &str) -> (ErrorKind, Cow<'static, str>) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_a_refusal_and_an_unsent_request_were_certainly_not_executed() {
-        assert!(SqlError::NotConnected.into_lock_error().is_not_executed());
-        for unknown in [
-            SqlError::Disconnected(None),
-            SqlError::TimedOut(Duration::from_secs(1)),
-            SqlError::RuntimeNotDriven,
-        ] {
-            let error = unknown.into_lock_error();
-            assert!(!error.is_not_executed() && error.is_retryable(), "{error}");
-        }
-    }
-
-    #[test]
-    fn every_code_says_what_to_do() {
-        for (code, kind) in [
-            ("28P01", ErrorKind::Denied),
-            ("42501", ErrorKind::Denied),
-            ("3D000", ErrorKind::Misconfigured),
-            ("57P01", ErrorKind::Unavailable),
-            ("53100", ErrorKind::Unavailable),
-            ("XX000", ErrorKind::Unexpected),
-        ] {
-            assert_eq!(meaning_of(code).0, kind, "{code}");
-        }
-        for (code, said) in [
-            ("28P01", "check user and password"),
-            ("42501", "lacks a permission"),
-            ("3D000", "database does not exist"),
-            ("3F000", "schema does not exist"),
-            ("42P01", "tables are missing"),
-            ("42703", "other columns"),
-            ("23514", "a trigger or a constraint"),
-            ("22003", "used up"),
-            ("26000", "pooler=transaction"),
-            ("53300", "max_connections"),
-            ("25006", "connect to the primary"),
-            ("55P03", "end the transaction"),
-            ("57014", "end the transaction"),
-            ("40P01", "being changed elsewhere"),
-            ("40001", "being changed elsewhere"),
-            ("57P03", "starts, or shuts down"),
-            ("57P01", "ended the connection"),
-            ("53200", "max_locks_per_transaction"),
-            ("53100", "disk is full: make room"),
-            ("58030", "see its log"),
-            ("08006", "broke"),
-            ("25P02", "with error 25P02"),
-            ("XX000", "with error XX000"),
-        ] {
-            let message = meaning_of(code).1;
-            assert!(message.contains(said), "{code}: {message}");
-        }
-    }
-}
+pub(crate) mod tests;

@@ -153,6 +153,7 @@ mod tests {
     #[test]
     fn what_cannot_keep_locks_is_refused() {
         probe(&[]).check(&config(), "db").unwrap();
+        probe(&[(2, "120000")]).check(&config(), "db").unwrap();
         for (changes, kind, said) in [
             (&[(1, "t")][..], ErrorKind::Unavailable, "is a standby"),
             (
@@ -168,6 +169,9 @@ mod tests {
         let pooled = config().with_pooler(crate::Pooler::Transaction);
         let error = probe(&[(3, "repeatable read")]).check(&pooled, "db").unwrap_err();
         assert!(error.to_string().contains("ALTER ROLE"), "{error}");
+        probe(&[]).check(&pooled, "db").unwrap();
+        // Without a pooler each connection sets its own.
+        probe(&[(3, "repeatable read")]).check(&config(), "db").unwrap();
         assert!(Probe::read(&Vec::new()).is_err());
     }
 
@@ -191,11 +195,13 @@ mod tests {
         assert!(!probe(&[(5, "a"), (4, "local")]).waits_for_standby());
     }
 
-    #[test]
-    fn a_server_is_known_by_its_number_if_it_shows_that() {
+    #[tokio::test]
+    async fn a_server_is_known_by_its_number_if_it_shows_that() {
         let known = server_id(Ok(vec![vec![Some("7".to_owned())]])).unwrap();
         assert_eq!(known.as_deref(), Some("postgres 7"));
         assert_eq!(server_id(Ok(Vec::new())).unwrap(), None);
-        assert!(server_id(Err(SqlError::NotConnected)).is_err());
+        let said = async |severity| SqlError::from(crate::error::tests::said(severity, "42501").await);
+        assert_eq!(server_id(Err(said("ERROR").await)).unwrap(), None);
+        assert!(server_id(Err(said("FATAL").await)).is_err());
     }
 }

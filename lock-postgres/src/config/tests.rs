@@ -61,6 +61,53 @@ fn a_url_of_sessions_says_all_that_the_builder_says() {
     assert_eq!(format!("{config:?}"), format!("{same:?}"));
     let default = PostgresConfig::from_url("postgres://db/shop?strategy=session&session_timeout=4s").unwrap();
     assert_eq!(default.sessions.restart_delay(), Duration::from_secs(4));
+    assert_eq!(
+        (config.strategy(), PostgresConfig::new("db", 5432).strategy()),
+        (Strategy::Session, Strategy::Lease)
+    );
+}
+
+#[test]
+fn a_row_is_kept_for_a_week_by_default() {
+    let week = PostgresConfig::from_url("postgres://db/shop?retention=7d").unwrap();
+    assert_eq!(week.retention, PostgresConfig::new("db", 5432).retention);
+}
+
+/// Behind a pooler of transactions nobody can listen.
+#[test]
+fn waiters_listen_at_the_server_itself() {
+    let direct = PostgresConfig::new("db", 5432).with_database("shop");
+    let pooled = PostgresConfig::new("pooler", 6432)
+        .with_database("shop")
+        .with_pooler(Pooler::Transaction);
+    let at = |config: &PostgresConfig| config.listens_at().map(PostgresConfig::address);
+    assert_eq!(at(&direct).as_deref(), Some("db:5432"));
+    assert_eq!(at(&pooled), None);
+    let listening = pooled.clone().with_listen(direct);
+    assert_eq!(at(&listening).as_deref(), Some("db:5432"));
+    listening.check().unwrap();
+    let error = listening.with_listen(pooled).check().unwrap_err();
+    assert!(
+        error.to_string().contains("without a pooler of transactions"),
+        "{error}"
+    );
+}
+
+/// A quorum sorts its nodes by it.
+#[test]
+fn clients_of_the_same_tables_have_the_same_address() {
+    let config = PostgresConfig::new("DB", 5432).with_database("shop").with_table("t");
+    assert_eq!(config.server_and_database(), "postgres db:5432/shop//t");
+    assert_eq!(
+        config.with_schema("s").server_and_database(),
+        "postgres db:5432/shop/s/t"
+    );
+}
+
+#[test]
+fn a_limit_itself_is_allowed() {
+    let url = "postgres://db/shop?strategy=session&restart_delay=24h&max_connections=2&max_holds=1";
+    drop(PostgresConfig::from_url(url).unwrap());
 }
 
 #[test]
@@ -106,6 +153,14 @@ fn a_url_that_cannot_work_is_refused_without_showing_a_password() {
         (
             "postgres://app:se3ret@db/shop?strategy=session&session_timeout=1ms",
             "session_timeout must be",
+        ),
+        (
+            "postgres://app:se3ret@db/shop?strategy=session&restart_delay=86401s",
+            "restart_delay must be from 0s to 24h",
+        ),
+        (
+            "postgres://app:se3ret@db/shop?strategy=session&max_holds=0",
+            "max_holds must be at least 1",
         ),
         (
             "postgres://app:se3ret@db/shop?strategy=session&max_holds=x",

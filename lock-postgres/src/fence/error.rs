@@ -56,3 +56,46 @@ pub(crate) fn meaning(error: &tokio_postgres::Error) -> (ErrorKind, Cow<'static,
 pub(crate) fn cause(error: &tokio_postgres::Error) -> Option<Cause> {
     error.code().map(|code| Cause::of(code.code()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::tests::{broken, said};
+
+    #[tokio::test]
+    async fn an_entry_that_fails_says_what_to_do() {
+        use ErrorKind::{Denied, Misconfigured, Unavailable, Unexpected};
+        for (code, kind, words) in [
+            ("42P01", Misconfigured, "schema::fences"),
+            ("3F000", Misconfigured, "schema::fences"),
+            ("42703", Misconfigured, "other columns"),
+            ("42501", Denied, "USAGE on its schema"),
+            ("55P03", Unavailable, "did not end in time"),
+            ("57014", Unavailable, "did not end in time"),
+            ("40001", Unavailable, "another holder has entered since"),
+            ("40P01", Unavailable, "ended a deadlock"),
+            ("25006", Misconfigured, "begin it READ WRITE"),
+            ("25P02", Misconfigured, "failed before: roll back"),
+            ("53200", Unavailable, "max_locks_per_transaction"),
+            ("53100", Unavailable, "disk is full"),
+            ("53400", Unavailable, "lacks a resource"),
+            ("58030", Unavailable, "could not read or write"),
+            ("57P03", Unavailable, "ended the connection"),
+            ("57P01", Unavailable, "ended the connection"),
+            ("08006", Unavailable, "ended the connection"),
+            ("XX000", Unexpected, "refuses the statement"),
+        ] {
+            let error = of_fence(said("ERROR", code).await, "shop_fences", "stock/42");
+            assert_eq!(error.kind(), kind, "{error}");
+            let text = error.to_string();
+            assert!(text.contains(words) && text.contains("stock/42"), "{code}: {text}");
+        }
+    }
+
+    #[tokio::test]
+    async fn without_a_word_of_the_server_the_connection_broke() {
+        let (kind, problem) = meaning(&broken().await);
+        assert_eq!(kind, ErrorKind::Unavailable);
+        assert!(problem.contains("broke"), "{problem}");
+    }
+}

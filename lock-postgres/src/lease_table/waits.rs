@@ -132,6 +132,8 @@ impl Registry {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt;
+
     use super::*;
 
     #[tokio::test]
@@ -149,11 +151,35 @@ mod tests {
         }
         woken.turn.notified().await;
         not_woken.stand_by.notified().await;
-        assert!(
-            tokio::time::timeout(Duration::ZERO, not_woken.turn.notified())
-                .await
-                .is_err()
-        );
+        assert!(!has_turn(&not_woken));
+    }
+
+    /// Whether it is to ask now.
+    fn has_turn(woken: &Wakeup) -> bool {
+        woken.turn.notified().now_or_never().is_some()
+    }
+
+    #[test]
+    fn a_call_that_may_be_lost_wakes_all() {
+        let waits = Waits::default();
+        let woken = [(); 2].map(|()| waits.refused(HolderId::random(), Duration::ZERO));
+        assert!(!woken.iter().any(|woken| has_turn(woken)));
+        waits.wake_all();
+        assert!(woken.iter().all(|woken| has_turn(woken)));
+    }
+
+    #[test]
+    fn a_place_goes_with_its_waiter() {
+        let (waits, holder) = (Waits::default(), HolderId::random());
+        assert!(waits.is_empty() && !waits.remove(holder));
+        drop(waits.refused(holder, Duration::ZERO));
+        assert_eq!(waits.place(holder), None);
+        waits.set_place(holder, Some(7));
+        assert_eq!((waits.place(holder), waits.place(HolderId::random())), (Some(7), None));
+        waits.set_place(holder, None);
+        assert_eq!(waits.place(holder), None);
+        assert!(!waits.is_empty() && waits.remove(holder));
+        assert!(waits.is_empty());
     }
 
     #[tokio::test]
@@ -161,7 +187,11 @@ mod tests {
         let (waits, holder) = (Waits::default(), HolderId::random());
         drop(waits.refused(holder, Duration::ZERO));
         let pause = waits.pause(holder, Duration::from_secs(3600), Wakes::Release);
-        assert!(waits.entry_lasts(holder) >= pause + LATE);
+        assert!(!pause.is_zero() && waits.entry_lasts(holder) >= pause + LATE);
+        // A question takes as long as the last one, and the next may be sent after its answer.
+        let before = waits.entry_lasts(holder);
+        drop(waits.refused(holder, Duration::from_secs(1)));
+        assert_eq!(waits.entry_lasts(holder), before + Duration::from_secs(2));
         drop(waits.refused(holder, Duration::from_secs(100)));
         assert_eq!(waits.entry_lasts(holder), Duration::from_micros(LONGEST_ENTRY));
     }

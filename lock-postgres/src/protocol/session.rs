@@ -319,6 +319,18 @@ mod tests {
     }
 
     #[test]
+    fn a_grant_writes_who_reads() {
+        let statements = SessionStatements::new("s", "t");
+        let reads = "INSERT INTO \"s\".\"t_readers\"";
+        for grant in [&statements.shared.take, &statements.shared.confirm] {
+            assert!(grant.sql.contains(reads), "{}", grant.sql);
+        }
+        for grant in [&statements.exclusive.take, &statements.exclusive.confirm] {
+            assert!(!grant.sql.contains(reads), "{}", grant.sql);
+        }
+    }
+
+    #[test]
     fn tables_are_named_with_the_schema_that_they_are_in() {
         let statements = SessionStatements::new("a\"b", "t");
         assert!(

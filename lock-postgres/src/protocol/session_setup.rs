@@ -199,6 +199,15 @@ mod tests {
     }
 
     #[test]
+    fn a_wait_has_its_own_limit_and_no_other() {
+        let begin = begin_wait(Duration::from_millis(1500));
+        assert_eq!(begin, "SET lock_timeout='1500ms';SET statement_timeout=0");
+        // 0 would be no limit.
+        assert!(begin_wait(Duration::ZERO).contains("lock_timeout='1ms'"));
+        assert_eq!(end_wait(), "SET lock_timeout='500ms';SET statement_timeout='5s'");
+    }
+
+    #[test]
     fn a_session_is_found_by_more_than_its_number() {
         let identity = Identity {
             process: 7,
@@ -215,6 +224,7 @@ mod tests {
                 .terminate(Duration::from_secs(2))
                 .starts_with("SELECT pg_terminate_backend(pid,2000) ")
         );
+        assert!(identity.cancel().starts_with("SELECT pg_cancel_backend(pid) "));
         let pooled = Identity {
             client: client_of("0123456789abcdef0123456789abcdef"),
             ..identity

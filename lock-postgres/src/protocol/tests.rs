@@ -1,6 +1,14 @@
 //! The statements as they are sent: other versions of this crate send the same to the same tables.
 
+use std::time::Duration;
+
+use lock_core::backend::request::{RequestOptions, Terms};
+use lock_core::backend::{HolderId, Mode, Permits, Revoke};
+use lock_core::{FencingToken, LockName};
+
 use super::lease::LeaseStatements;
+use super::sharing::End;
+use super::terms::LeaseTerms;
 
 fn statements() -> LeaseStatements {
     LeaseStatements::new(None, "t")
@@ -92,4 +100,108 @@ fn a_call_names_whom_it_calls() {
          AND w.expires BETWEEN statement_timestamp() AND statement_timestamp()+interval '10 s' ORDER BY place LIMIT 2) c \
          WHERE channel<>''"
     );
+}
+
+#[test]
+fn a_clean_up_deletes_a_few_rows_and_none_that_is_locked() {
+    let [_, holders, _] = statements().clean_up(7, 500);
+    let old = "expires<statement_timestamp()-interval '1 microsecond'*7";
+    assert_eq!(
+        holders,
+        format!(
+            "SET LOCAL enable_seqscan=on;DELETE FROM \"t_holders\" t WHERE (name,holder) IN (SELECT name,holder \
+             FROM \"t_holders\" t WHERE {old} LIMIT 500 FOR UPDATE SKIP LOCKED) AND {old} RETURNING 1"
+        )
+    );
+}
+
+/// The number of parameters and their order are those of the text.
+#[test]
+fn a_statement_says_the_type_of_each_parameter() {
+    let statements = statements();
+    for statement in [
+        &statements.take,
+        &statements.ask,
+        &statements.queue,
+        &statements.turn,
+        &statements.renew.waiting,
+        &statements.renew_shared.unlocked,
+        &statements.release,
+        &statements.end,
+        &statements.raise,
+        &statements.revoke,
+        &statements.status,
+        &statements.list,
+        &statements.cut,
+    ] {
+        let has = |number: usize| statement.sql.contains(&format!("${number}"));
+        let count = statement.types.len();
+        assert!((1..=count).all(has) && !has(count + 1), "{count}: {}", statement.sql);
+    }
+}
+
+/// The text by which a new request of this mode asks.
+fn share(mode: Mode) -> String {
+    let terms = Terms::new(Duration::from_secs(10));
+    let (request, _control) = RequestOptions::new(name(), terms).mode(mode).start();
+    statements().share(&LeaseTerms::new(&request).unwrap(), None, None)
+}
+
+fn name() -> LockName {
+    LockName::new("a").unwrap()
+}
+
+#[test]
+fn readers_share_among_themselves_and_permits_up_to_their_limit() {
+    let read = share(Mode::Shared);
+    assert!(
+        read.contains("OR (l.kind=1)) AND NOT EXISTS (SELECT FROM a WHERE a.kind<>1)"),
+        "{read}"
+    );
+    let permits = share(Mode::Permits(Permits::new(3, 7).unwrap()));
+    let fits = "OR (l.kind=2 AND h.taken+3<=7)) \
+                AND NOT EXISTS (SELECT FROM a WHERE a.kind<>2 OR h.taken+a.taken+3>LEAST(a.\"of\",7))";
+    assert!(permits.contains(fits), "{permits}");
+    // One who waits for permits may have some when the first of them ends, and a writer when the last reader has left.
+    assert!(
+        permits.contains("min(expires)") && !permits.contains("SELECT max(expires) FROM"),
+        "{permits}"
+    );
+    assert!(
+        read.contains("SELECT max(expires) FROM") && !read.contains("min(expires)"),
+        "{read}"
+    );
+}
+
+#[test]
+fn a_name_is_kept_for_a_minimum_alone() {
+    let end = |keep_for| {
+        let how = End {
+            buries: false,
+            keep_for,
+        };
+        statements().end_any(&name(), HolderId::random(), how)
+    };
+    let kept = end(Some(Duration::from_secs(1)));
+    assert!(
+        kept.contains("expires=statement_timestamp()+(1000000*interval"),
+        "{kept}"
+    );
+    for free in [end(None), end(Some(Duration::ZERO))] {
+        assert!(
+            free.contains("SET holder=NULL,label=NULL,expires='-infinity'"),
+            "{free}"
+        );
+    }
+}
+
+/// Then nobody renews it, and nobody overlaps it.
+#[test]
+fn a_sharer_that_is_revoked_at_the_end_of_its_lease_stays_until_then() {
+    let token = FencingToken::new(9).unwrap();
+    let at_end = statements().revoke_shared(&name(), token, Revoke::AtLeaseEnd);
+    assert!(at_end.contains("UPDATE \"t_holders\" SET holder='"), "{at_end}");
+    let now = statements().revoke_shared(&name(), token, Revoke::Now);
+    let deletes = "DELETE FROM \"t_holders\" WHERE name=decode('61','hex') AND token=9";
+    assert!(now.contains(deletes) && !at_end.contains(deletes), "{now}");
 }
