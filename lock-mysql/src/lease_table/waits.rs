@@ -171,3 +171,32 @@ impl Registry {
         self.sweep.run(&mut self.waiters, |waiter| waiter.asked);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use lock_core::backend::request::{RequestOptions, Terms};
+
+    use super::*;
+
+    const fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn those_who_left_without_a_word_are_forgotten() {
+        let waits = Waits::default();
+        let refuse = || {
+            let terms = Terms::new(ms(1000));
+            let (request, _control) = RequestOptions::new(LockName::new("a").unwrap(), terms).start();
+            let taken = Taken {
+                rest: ms(1),
+                is_marked: false,
+            };
+            waits.refused(&request, None, taken);
+        };
+        (0..200).for_each(|_| refuse());
+        tokio::time::advance(Duration::from_secs(1200)).await;
+        (0..200).for_each(|_| refuse());
+        assert!(waits.0.lock().waiters.len() <= 300, "{}", waits.0.lock().waiters.len());
+    }
+}

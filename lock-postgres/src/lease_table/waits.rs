@@ -136,6 +136,17 @@ mod tests {
 
     use super::*;
 
+    #[tokio::test(start_paused = true)]
+    async fn those_who_left_without_a_word_are_forgotten() {
+        let waits = Waits::default();
+        for _ in 0..2 {
+            (0..200).for_each(|_| drop(waits.refused(HolderId::random(), Duration::ZERO)));
+            tokio::time::advance(Duration::from_secs(1200)).await;
+        }
+        drop(waits.refused(HolderId::random(), Duration::ZERO));
+        assert!(waits.0.lock().waiters.len() <= 300, "{}", waits.0.lock().waiters.len());
+    }
+
     #[tokio::test]
     async fn a_call_wakes_the_one_of_whom_it_speaks() {
         let (waits, one, other) = (Waits::default(), HolderId::random(), HolderId::random());
