@@ -29,6 +29,8 @@ fn guarantees() {
         "ttl:18446744073709551615s",
         "ttl:18446744073709551615s1000ms",
         "ttl:0s",
+        "ttl:4294967295 2years",
+        "ttl:9999999999years9999999999years",
         "fifo",
         "fifo:1",
         "permits:",
