@@ -8,6 +8,7 @@ use std::time::Duration;
 use lock_core::backend::{AcquireRequest, Attempt, Busy};
 use lock_core::{Error, ErrorKind, Result};
 use lock_kit::backoff::pauses;
+use lock_kit::claims::InFlight;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -139,20 +140,27 @@ async fn ask(
     };
     let asking = Ask::new(request, keys, ttl, &client.grace_ms, entry)?;
 
-    let mut in_flight = client.claims.sending(request.holder(), route.generation());
-    let in_window = room.map(Room::sending);
-    let sent = request.sending();
-    let reply = tokio::select! {
-        biased;
-        reply = client.servers.ask(route, keys, &asking, &mut in_flight) => reply,
-        () = request.given_up() => return Ok(Outcome::GivenUp),
+    let mut sending = Sending {
+        in_flight: Some(client.claims.sending(request.holder(), route.generation())),
+        room: room.unwrap_or_else(Room::unlimited),
     };
-    if reply.as_ref().err().is_none_or(Failure::is_reply) {
+    let sent = request.sending();
+    let reply = {
+        let Sending { in_flight, room } = &mut sending;
+        let in_flight = in_flight.as_mut().expect("it is taken below");
+        tokio::select! {
+            biased;
+            reply = client.servers.ask(route, keys, &asking, in_flight, room) => reply,
+            () = request.given_up() => return Ok(Outcome::GivenUp),
+        }
+    };
+    if reply.as_ref().err().is_none_or(Failure::is_reply)
+        && let Some(in_flight) = sending.in_flight.take()
+    {
         in_flight.answered();
     }
-    if let Some(in_window) = in_window {
-        in_window.answered();
-    }
+    sending.room.answered();
+    drop(sending);
     let reply = reply.map_err(|failure| route.lock_error(failure))?;
     match protocol::acquired(&reply).ok_or_else(unexpected_reply)? {
         Acquired::Granted(token) => {
@@ -168,6 +176,22 @@ async fn ask(
         Acquired::Taken(taken) => Ok(Outcome::Taken(taken)),
         Acquired::Retired => Err(retired_holder()),
         Acquired::BaseEnded => Err(base_ended()),
+    }
+}
+
+/// An acquire on its way. If dropped before it was sent, it leaves nothing.
+struct Sending<'a> {
+    in_flight: Option<InFlight<'a, u64>>,
+    room: Room,
+}
+
+impl Drop for Sending<'_> {
+    fn drop(&mut self) {
+        if !self.room.is_sent()
+            && let Some(in_flight) = self.in_flight.take()
+        {
+            in_flight.answered();
+        }
     }
 }
 

@@ -116,13 +116,9 @@ impl DistributedLock for RedisBackend {
         let keys = Keys::new(&self.0.prefix, request.name());
         let abandoned = async {
             let mode = mode::of(request)?;
-            match &*mode {
-                mode::EXCLUSIVE => self.0.abandon(&keys, request.holder()).await,
-                mode => {
-                    let ended = self.0.end(&keys, request.holder(), End::Abandon(mode)).await;
-                    ended.map(drop)
-                }
-            }
+            // Boxed: thousands may wait for a server that is away.
+            let ended = Box::pin(self.0.end(&keys, request.holder(), End::Abandon(&mode))).await;
+            ended.map(drop)
         };
         abandoned.await.map_err(|error| error.with_name(request.name()))
     }

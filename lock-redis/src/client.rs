@@ -1,7 +1,6 @@
 //! The state that the backend and all its holds share, and how it ends whatever a holder id has.
 
 use std::future::pending;
-use std::sync::Arc;
 use std::time::Duration;
 
 use lock_core::backend::{Change, HolderId, LockStatus};
@@ -14,7 +13,6 @@ use crate::names::Keys;
 use crate::protocol::arguments::{EndArguments, StatusArguments, YES};
 use crate::protocol::mode::EXCLUSIVE;
 use crate::protocol::{self, millis, unexpected_reply};
-use crate::renewals::Renewals;
 use crate::servers::{Route, Servers};
 
 /// The most waiters that a status shows. The server serves nobody else while it reads them, for about a millisecond.
@@ -29,7 +27,6 @@ pub(crate) struct Client {
     /// By the generations of connections.
     pub(crate) claims: Claims<u64>,
     pub(crate) restart_delay: Option<Duration>,
-    pub(crate) renewals: Renewals,
     pub(crate) grace: Duration,
     /// The same as the scripts take it.
     pub(crate) grace_ms: String,
@@ -55,7 +52,6 @@ impl Client {
             address: config.address(),
             claims: Claims::default(),
             restart_delay: config.restart_delay(),
-            renewals: Renewals::default(),
             grace: config.grace(),
             grace_ms: millis(config.grace()),
         })
@@ -117,22 +113,6 @@ impl Client {
             self.wake_next(&mut route, keys, &id).await;
         }
         Ok(ended.was_held)
-    }
-
-    /// Abandons an exclusive request, together with others if that is possible.
-    pub(crate) async fn abandon(self: &Arc<Self>, keys: &Keys, holder: HolderId) -> Result<()> {
-        let route = self.servers.route(keys, pending()).await?;
-        // One whose acquire may come late leaves a tombstone.
-        if !self.claims.may_overtake(holder, &route.generation())
-            && Renewals::end(self, route, keys, holder).await?.is_some()
-        {
-            self.claims.remove(holder);
-            return Ok(());
-        }
-        // Boxed: thousands may wait for a server that is away.
-        Box::pin(self.end(keys, holder, End::Abandon(EXCLUSIVE)))
-            .await
-            .map(drop)
     }
 
     /// Has the server search on for a waiter that is connected, behind many that are not. If that fails, the waiters find

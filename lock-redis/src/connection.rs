@@ -4,7 +4,6 @@
 //! caller. If that runtime has ended, the next call starts another supervisor in its own runtime. If nobody drives that
 //! runtime, a call on another one does so after half a second.
 
-use std::borrow::Cow;
 use std::convert::Infallible;
 use std::fmt;
 use std::future::Future;
@@ -19,9 +18,10 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use crate::config::RedisConfig;
-use crate::error::{Failure, is_promoted, is_read_only, is_reply};
+use crate::error::Failure;
+use crate::names;
 use crate::probe::Finding;
-use crate::protocol::{Script, ScriptForm};
+use crate::protocol::{PubSub, Request, Script};
 use dial::Dial;
 use identity::Identity;
 use inbox::Inbox;
@@ -40,11 +40,14 @@ mod acknowledger;
 mod channels;
 mod dial;
 mod followed;
+mod gatherer;
 mod heartbeat;
 mod identity;
 pub(crate) mod inbox;
 mod member;
 mod opened;
+mod queue;
+mod run;
 mod sentinel;
 mod session;
 mod state;
@@ -205,22 +208,57 @@ impl Connection {
     ///
     /// # Cancel safety
     /// If dropped, the server may still execute the script, in the order in which it was sent.
-    pub(crate) async fn run(&self, on: &Session, script: &Script, keys: &[&str], args: &[&str]) -> Reply {
-        let (script, args) = &self.form(on, script, args);
-        if on.take_unloaded(script.hash()) {
-            return self.send(on, &script.run_with_text(keys, args)).await;
+    pub(crate) async fn run(&self, on: &Session, script: &'static Script, keys: &[&str], args: &[&str]) -> Reply {
+        self.run_as(on, script, keys, args, None).await
+    }
+
+    /// The same for an acquire. Its room says afterwards, also if this was dropped, whether it was sent.
+    pub(crate) async fn ask(
+        &self,
+        on: &Session,
+        script: &'static Script,
+        keys: &[&str],
+        args: &[&str],
+        room: &mut Room,
+    ) -> Reply {
+        self.run_as(on, script, keys, args, Some(room)).await
+    }
+
+    async fn run_as(
+        &self,
+        on: &Session,
+        script: &'static Script,
+        keys: &[&str],
+        args: &[&str],
+        room: Option<&mut Room>,
+    ) -> Reply {
+        let kind = Request::kind_of(script, keys, args);
+        if on.queue().is_busy() || (kind.is_some() && on.has_unanswered()) {
+            let slot = match self.0.wakes {
+                PubSub::Plain => 0,
+                PubSub::Sharded => names::slot(keys[0]),
+            };
+            let mut asked = on.queue().push(Request::new(script, keys, args), kind, slot, room);
+            return tokio::select! {
+                biased;
+                reply = &mut asked => reply,
+                why = on.ended() => Err(asked.cut_off(why)),
+                never = takeover::watch_supervisor(&self.0) => match never {},
+            };
         }
-        match self.send(on, &script.run(keys, args)).await {
-            Err(Failure::Rejected(error)) if error.kind() == ServerErrorKind::NoScript.into() => {
-                self.send(on, &script.run_with_text(keys, args)).await
-            }
-            reply => reply,
+        if let Some(room) = room {
+            room.sending();
+        }
+        tokio::select! {
+            biased;
+            reply = self.0.run(on, script, keys, args) => reply,
+            never = takeover::watch_supervisor(&self.0) => match never {},
         }
     }
 
     /// The same on a master that takes over the hash slot, which serves only requests that begin with ASKING.
     pub(crate) async fn run_asking(&self, on: &Session, script: &Script, keys: &[&str], args: &[&str]) -> Reply {
-        let (script, args) = &self.form(on, script, args);
+        let (script, args) = &self.0.form(on, script, args);
         let asking = |command: Cmd| {
             let mut commands = redis::pipe();
             commands.add_command(cmd("ASKING")).add_command(command);
@@ -232,19 +270,6 @@ impl Connection {
                     .await
             }
             reply => reply,
-        }
-    }
-
-    /// A script as it is run on this session, and its arguments.
-    fn form<'a>(
-        &self,
-        on: &'a Session,
-        script: &'a Script,
-        args: &'a [&'a str],
-    ) -> (&'a ScriptForm, Cow<'a, [&'a str]>) {
-        match (on.data(), script.checked()) {
-            (Some(data), Some(checked)) => (checked.form(self.0.wakes), [args, &[data]].concat().into()),
-            _ => (script.form(self.0.wakes), args.into()),
         }
     }
 
@@ -284,25 +309,11 @@ impl Connection {
     }
 
     async fn reply(&self, on: &Session, sending: impl Future<Output = Result<RedisResult<Value>>>) -> Reply {
-        let reply = tokio::select! {
+        tokio::select! {
             biased;
-            reply = sending => reply.map_err(Failure::NoReply)?,
+            reply = self.0.reply(on, sending) => reply,
             never = takeover::watch_supervisor(&self.0) => match never {},
-        };
-        reply.map_err(|error| match is_reply(&error) {
-            true => {
-                // Another connection may lead to the primary, or knows since when this server is it.
-                if is_read_only(&error) || is_promoted(&error) {
-                    self.0.end(on, &self.0.lock_error(error.clone()));
-                }
-                Failure::Rejected(error)
-            }
-            false => {
-                let why = self.0.lock_error(error);
-                self.0.end(on, &why);
-                Failure::NoReply(why)
-            }
-        })
+        }
     }
 
     /// The error of a session that gives no fresh grant for this time.

@@ -7,7 +7,7 @@ use lock_core::{Error, ErrorKind};
 use redis::{ErrorKind as DriverKind, RedisError, ServerErrorKind};
 
 /// Why a request failed.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Failure {
     /// The server replied with an error.
     Rejected(RedisError),
@@ -87,6 +87,22 @@ fn is_not_executed(error: &RedisError) -> bool {
         "NOPERM" => !is_within_script(error.detail().unwrap_or_default()),
         _ => false,
     }
+}
+
+/// True if this reply is about the server, so that it would refuse each of several requests alike.
+pub(crate) fn refuses_all(error: &RedisError) -> bool {
+    const CODES: [&str; 9] = [
+        "OOM",
+        "MISCONF",
+        "NOREPLICAS",
+        "READONLY",
+        "PROMOTED",
+        "LOADING",
+        "MASTERDOWN",
+        "BUSY",
+        "CLUSTERDOWN",
+    ];
+    CODES.contains(&code(error))
 }
 
 /// True if a command within a script failed, in the words of any version since 7.0.

@@ -18,7 +18,6 @@ use crate::error::Failure;
 use crate::names::Keys;
 use crate::protocol::arguments::{DowngradeArguments, RaiseArguments, ReinstateArguments, RenewArguments};
 use crate::protocol::{self, millis, unexpected_reply};
-use crate::renewals::{Gathered, Renewals};
 use crate::servers::Route;
 use grant::Grant;
 
@@ -55,7 +54,7 @@ impl Hold for RedisHold {
     }
 
     async fn renew(&self, ttl: Duration) -> Result<Renewal> {
-        let renewal = self.try_renew(ttl).await;
+        let renewal = self.keep(Keep::Renewed, ttl).await;
         let renewal = match (self.grant.raised_to(), renewal) {
             (Some(token), Ok(Renewal::Renewed(armed))) => {
                 self.raise_again(token).await.map(|()| Renewal::Renewed(armed))
@@ -135,31 +134,6 @@ impl RedisHold {
         if !matches!(self.lease.state(), HoldState::Lost(_)) && self.client.was_revoked(&self.keys, self.holder).await {
             self.lease.lose(LostCause::Revoked);
         }
-    }
-
-    async fn try_renew(&self, ttl: Duration) -> Result<Renewal> {
-        if self.has_it_alone.load(Ordering::Relaxed)
-            && let Some(renewal) = self.renew_together(ttl).await?
-        {
-            return Ok(renewal);
-        }
-        self.keep(Keep::Renewed, ttl).await
-    }
-
-    /// Renews it with all others that are due now. `None`: it has to be renewed alone.
-    async fn renew_together(&self, ttl: Duration) -> Result<Option<Renewal>> {
-        let servers = &self.client.servers;
-        let route = servers.route(&self.keys, pending()).await?;
-        Ok(
-            match Renewals::renew(&self.client, route, &self.keys, self.holder, ttl).await? {
-                Gathered::Renewed(sent, route) => {
-                    servers.acknowledge(&route, &self.keys, ttl).await?;
-                    Some(Renewal::Renewed(self.lease.arm(sent, ttl)?))
-                }
-                Gathered::Lost if !self.may_be_forgotten() => Some(Renewal::Lost),
-                Gathered::Lost | Gathered::OneByOne => None,
-            },
-        )
     }
 
     async fn try_release(&self, how: ReleaseOptions) -> Result<ReleaseOutcome> {

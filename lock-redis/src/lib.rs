@@ -53,7 +53,10 @@
 //! - **Overload and silence.** At most 1,024 acquires are unanswered on a connection. Further ones wait in the process, and
 //!   leave nothing behind if they are cancelled there. Each acquire that is cancelled unanswered lowers that limit by 8, down to
 //!   16, and each answer raises it by one. So new acquires are answered in time soon after an outage. What cancelled acquires
-//!   left is undone by up to 100 names in one script.
+//!   left is undone by up to 32 names in one script.
+//! - **Many tasks** share a script call. While another request of a connection is unanswered, the connection's task sends up to 32
+//!   acquires of free names, 32 releases or 100 renewals in one. A request that finds none unanswered goes out at once. A request that
+//!   is cancelled before it was sent is not sent. In a cluster only renewals of one hash slot share a call.
 //! - **Any runtime.** The connection lives on the Tokio runtime that used it first. If that runtime ends, or nobody drives
 //!   it, a request on another runtime connects there: at once, or after 0.75 to 1.5 s.
 //! - **Full memory.** A server at its `maxmemory` refuses new locks and new waiters. Waiters in the queue are still granted
@@ -224,6 +227,5 @@ mod names;
 mod permissions;
 mod probe;
 mod protocol;
-mod renewals;
 mod revoke;
 mod servers;

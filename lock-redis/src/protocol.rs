@@ -9,15 +9,16 @@ use redis::{Cmd, cmd};
 
 pub(crate) use self::ask::{Ask, Entry};
 pub(crate) use self::replies::{
-    Acquired, Holder, RenewedOne, Taken, acquired, ended, is_of_shared, renewed, renewed_together, revoked, status,
-    status_with_waiters,
+    Acquired, Holder, Taken, acquired, ended, is_of_shared, renewed, revoked, status, status_with_waiters,
 };
+pub(crate) use self::together::{Kind, Request};
 
 pub(crate) mod arguments;
 mod ask;
 mod files;
 pub(crate) mod mode;
 mod replies;
+mod together;
 
 /// A Lua script, in a form for each way to wake waiters.
 #[derive(Debug)]
@@ -26,6 +27,8 @@ pub(crate) struct Script {
     sharded: ScriptForm,
     /// The same, but first it checks that the server has not been promoted.
     checked: Option<&'static LazyLock<Script>>,
+    /// How its requests go out together, if they can.
+    gathered_as: Option<Kind>,
 }
 
 /// The text of a script and the hash that the server knows it by.
@@ -45,12 +48,20 @@ pub(crate) enum PubSub {
 }
 
 /// Grants, repeats a grant, or replies who has the lock and adds a queue entry.
-pub(crate) static ACQUIRE: LazyLock<Script> =
-    LazyLock::new(|| Script::new(files::ACQUIRE).checked_by(&CHECKED_ACQUIRE));
+pub(crate) static ACQUIRE: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(files::ACQUIRE)
+        .checked_by(&CHECKED_ACQUIRE)
+        .gathered_as(Kind::Grant)
+});
 /// The same for a waiter that has a queue entry. It works however full the memory is: what it writes replaces the entry or
 /// the offer, so that nothing of it piles up.
 pub(crate) static CONFIRM: LazyLock<Script> =
     LazyLock::new(|| Script::new(&[ALLOW_OOM, files::ACQUIRE].concat()).checked_by(&CHECKED_CONFIRM));
+/// Grants many names that are free.
+pub(crate) static GRANT_TOGETHER: LazyLock<Script> =
+    LazyLock::new(|| Script::new(files::GRANT_TOGETHER).checked_by(&CHECKED_GRANT_TOGETHER));
+static CHECKED_GRANT_TOGETHER: LazyLock<Script> =
+    LazyLock::new(|| Script::new(&[SAME_DATA, files::GRANT_TOGETHER].concat()));
 static CHECKED_ACQUIRE: LazyLock<Script> = LazyLock::new(|| Script::new(&[SAME_DATA, files::ACQUIRE].concat()));
 static CHECKED_CONFIRM: LazyLock<Script> =
     LazyLock::new(|| Script::new(&[ALLOW_OOM, SAME_DATA, files::ACQUIRE].concat()));
@@ -59,12 +70,12 @@ const ALLOW_OOM: &str = "#!lua flags=allow-oom\n";
 /// First the script checks that the server has not been promoted.
 const SAME_DATA: &str = "-- include same_data.lua\n";
 /// Moves the end of a hold forward.
-pub(crate) static RENEW: LazyLock<Script> = LazyLock::new(|| Script::new(files::RENEW));
+pub(crate) static RENEW: LazyLock<Script> = LazyLock::new(|| Script::new(files::RENEW).gathered_as(Kind::Renew));
 /// The same for many names that only one holder may have.
 pub(crate) static RENEW_TOGETHER: LazyLock<Script> = LazyLock::new(|| Script::new(files::RENEW_TOGETHER));
 /// Releases or abandons, and offers the name to the next waiter.
-pub(crate) static END: LazyLock<Script> = LazyLock::new(|| Script::new(files::END));
-/// Ends what many exclusive holders have, where nobody waits.
+pub(crate) static END: LazyLock<Script> = LazyLock::new(|| Script::new(files::END).gathered_as(Kind::End));
+/// The same for many names that only one holder may have, and for which nobody waits.
 pub(crate) static END_TOGETHER: LazyLock<Script> = LazyLock::new(|| Script::new(files::END_TOGETHER));
 /// Makes an exclusive hold a shared one.
 pub(crate) static DOWNGRADE: LazyLock<Script> = LazyLock::new(|| Script::new(files::DOWNGRADE));
@@ -84,10 +95,11 @@ pub(crate) static WAS_REVOKED: LazyLock<Script> = LazyLock::new(|| Script::new(f
 pub(crate) static STATUS: LazyLock<Script> = LazyLock::new(|| Script::new(files::STATUS));
 
 /// All scripts that are often run, to be loaded when a connection is made.
-pub(crate) fn all(are_checked: bool) -> [&'static Script; 9] {
-    let all: [&'static Script; 9] = [
+pub(crate) fn all(are_checked: bool) -> [&'static Script; 10] {
+    let all: [&'static Script; 10] = [
         &ACQUIRE,
         &CONFIRM,
+        &GRANT_TOGETHER,
         &RENEW,
         &RENEW_TOGETHER,
         &END,
@@ -112,12 +124,20 @@ impl Script {
             plain: ScriptForm::new(plain),
             sharded: ScriptForm::new(sharded),
             checked: None,
+            gathered_as: None,
         }
     }
 
     fn checked_by(self, checked: &'static LazyLock<Script>) -> Self {
         Self {
             checked: Some(checked),
+            ..self
+        }
+    }
+
+    fn gathered_as(self, kind: Kind) -> Self {
+        Self {
+            gathered_as: Some(kind),
             ..self
         }
     }

@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::config::RedisConfig;
 use crate::connection::inbox::{Inbox, Waiter};
-use crate::connection::{Connection, LeaseRegistration, Reply, Session};
+use crate::connection::{Connection, LeaseRegistration, Reply, Room, Session};
 use crate::error::Failure;
 use crate::names::Keys;
 use crate::probe::Finding;
@@ -87,25 +87,16 @@ impl Servers {
     ///
     /// # Cancel safety
     /// If dropped, the server may still execute the script.
-    pub(crate) async fn run(&self, on: &mut Route, script: &Script, keys: &[&str], arguments: &[&str]) -> Reply {
-        match &self.topology {
-            Topology::One(connection) => connection.run(&on.session, script, keys, arguments).await,
-            Topology::Cluster(cluster) => Box::pin(cluster.run(on, script, keys, arguments)).await,
-        }
-    }
-
-    /// The same for a script that does with each key what it does with one alone. If not all keys are in one place, because
-    /// their slot is being moved, it is rejected at once.
-    pub(crate) async fn run_together(
+    pub(crate) async fn run(
         &self,
         on: &mut Route,
-        script: &Script,
+        script: &'static Script,
         keys: &[&str],
         arguments: &[&str],
     ) -> Reply {
         match &self.topology {
-            Topology::One(_) => self.run(on, script, keys, arguments).await,
-            Topology::Cluster(cluster) => Box::pin(cluster.run_together(on, script, keys, arguments)).await,
+            Topology::One(connection) => connection.run(&on.session, script, keys, arguments).await,
+            Topology::Cluster(cluster) => Box::pin(cluster.run(on, script, keys, arguments)).await,
         }
     }
 
@@ -119,15 +110,16 @@ impl Servers {
         keys: &Keys,
         asking: &Ask<'_>,
         in_flight: &mut InFlight<'_, u64>,
+        room: &mut Room,
     ) -> Reply {
         match &self.topology {
             Topology::One(connection) => {
                 let (script, arguments) = (asking.script(), asking.arguments.all());
                 connection
-                    .run(&on.session, script, &keys.of_grant(), &texts(&arguments))
+                    .ask(&on.session, script, &keys.of_grant(), &texts(&arguments), room)
                     .await
             }
-            Topology::Cluster(cluster) => Box::pin(cluster.ask(on, keys, asking, in_flight)).await,
+            Topology::Cluster(cluster) => Box::pin(cluster.ask(on, keys, asking, in_flight, room)).await,
         }
     }
 
@@ -324,11 +316,6 @@ impl Route {
     pub(crate) fn delay_error(&self) -> Option<Error> {
         let until = self.delayed_until()?;
         Some(self.connection.delay_error(until - Instant::now()))
-    }
-
-    /// The hash slot of its lock, where there are several.
-    pub(crate) fn slot(&self) -> u16 {
-        self.slot
     }
 
     /// The lock's error for a failed request.

@@ -2,12 +2,13 @@
 
 use std::mem::discriminant;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use lock_core::Error;
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Pipeline, RedisError, RedisResult, Value, cmd};
 use tokio::sync::watch;
+use tokio::task::coop::unconstrained;
 use tokio::time::Instant;
 
 use super::acknowledger::Acknowledger;
@@ -15,6 +16,7 @@ use super::channels::Channels;
 use super::dial::Dialed;
 use super::followed::Followed;
 use super::member::Member;
+use super::queue::Queue;
 use super::unloaded::Unloaded;
 use super::window::{Room, Window};
 use crate::error::is_reply;
@@ -36,6 +38,9 @@ struct Inner {
     heard: Arc<AtomicBool>,
     /// True if a request was sent since the last heartbeat.
     used: AtomicBool,
+    /// The number of requests whose replies are waited for.
+    unanswered: AtomicUsize,
+    queue: Queue,
     channels: Arc<Channels>,
     followed: Arc<Followed>,
     health: watch::Sender<Health>,
@@ -64,6 +69,8 @@ impl Session {
             window: Arc::new(Window::new()),
             heard: dialed.heard.clone(),
             used: AtomicBool::new(true),
+            unanswered: AtomicUsize::new(0),
+            queue: Queue::default(),
             channels: dialed.channels.clone(),
             followed: dialed.followed.clone(),
             health: watch::Sender::new(Health::Healthy),
@@ -168,6 +175,21 @@ impl Session {
         self.0.used.swap(false, Ordering::Relaxed)
     }
 
+    /// Returns whether somebody waits for a reply.
+    pub(super) fn has_unanswered(&self) -> bool {
+        self.0.unanswered.load(Ordering::Relaxed) > 0
+    }
+
+    /// The requests that the connection's task sends.
+    pub(super) fn queue(&self) -> &Queue {
+        &self.0.queue
+    }
+
+    /// So many acquires go out now.
+    pub(super) fn count_in_window(&self, acquires: usize) {
+        self.0.window.count(acquires);
+    }
+
     /// Room for an acquire, if not too many are unanswered.
     pub(crate) fn try_room(&self) -> Option<Room> {
         self.0.window.try_room()
@@ -233,9 +255,11 @@ impl Session {
 
     async fn reply(&self, replying: impl Future<Output = RedisResult<Value>>) -> Result<RedisResult<Value>, Error> {
         let sent = self.0.window.sent();
+        let _unanswered = Unanswered::new(&self.0.unanswered);
+        // The first poll hands it to the driver. It must not wait for tokio's budget, or a later request might overtake it.
         let reply = tokio::select! {
             biased;
-            reply = replying => reply.and_then(Value::extract_error),
+            reply = unconstrained(replying) => reply.and_then(Value::extract_error),
             why = self.ended() => return Err(why),
         };
         if reply.as_ref().err().is_none_or(is_reply) {
@@ -243,5 +267,21 @@ impl Session {
             self.0.heard.store(true, Ordering::Relaxed);
         }
         Ok(reply)
+    }
+}
+
+/// A request whose reply is waited for.
+struct Unanswered<'a>(&'a AtomicUsize);
+
+impl<'a> Unanswered<'a> {
+    fn new(all: &'a AtomicUsize) -> Self {
+        all.fetch_add(1, Ordering::Relaxed);
+        Self(all)
+    }
+}
+
+impl Drop for Unanswered<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -12,9 +12,11 @@ use lock_kit::panics::catch;
 use lock_kit::runtime::RuntimeCheck;
 use redis::{RedisResult, Value};
 use tokio::sync::Notify;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, sleep_until, timeout};
 
 use super::dial::Dialed;
+use super::gatherer::gather;
 use super::heartbeat::{Beat, Heartbeat, Since};
 use super::session::Session;
 use super::state::{Phase, Shared, State};
@@ -145,6 +147,9 @@ impl Supervisor {
         let mut heartbeat = Heartbeat::new(self.shared.response_timeout, dialing);
         let mut beats = interval_at(Instant::now() + heartbeat.interval(), heartbeat.interval());
         beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        // It ends with this future.
+        let mut tasks = JoinSet::new();
+        tasks.spawn(gather(self.shared.clone(), session.clone()));
         let mut ping: Option<BoxFuture<'_, Result<RedisResult<Value>, Error>>> = None;
         loop {
             let pong = async {
@@ -163,6 +168,14 @@ impl Supervisor {
                     return Error::new(ErrorKind::Unavailable, what);
                 }
                 why = session.ended() => return why,
+                Some(ended) = tasks.join_next() => {
+                    let what = format!("the task that sends requests to Redis at {server} has ended");
+                    let error = Error::new(ErrorKind::Unavailable, what);
+                    return match ended {
+                        Ok(()) => error,
+                        Err(panic) => error.with_source(panic),
+                    };
+                }
                 reply = pong => {
                     ping = None;
                     match reply {

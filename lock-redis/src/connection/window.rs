@@ -40,14 +40,15 @@ struct State {
     answered: u64,
 }
 
-/// The right to send an acquire. Dropped unused, it is given back.
-#[derive(Debug)]
-pub(crate) struct Room(Option<Arc<Window>>);
-
-/// An acquire that was sent. Dropped without [`answered`](Self::answered), it was cancelled.
+/// The right to send an acquire. Dropped before it was sent, it is given back. Dropped after that without
+/// [`answered`](Self::answered), the acquire was cancelled.
 #[derive(Debug)]
 #[must_use]
-pub(crate) struct InWindow(Option<Arc<Window>>);
+pub(crate) struct Room {
+    /// `None`: it takes none.
+    window: Option<Arc<Window>>,
+    is_sent: bool,
+}
 
 impl Window {
     pub(super) fn new() -> Self {
@@ -65,13 +66,18 @@ impl Window {
     /// Room for one acquire, if there is any now.
     pub(super) fn try_room(self: &Arc<Self>) -> Option<Room> {
         self.room.try_acquire().ok()?.forget();
-        Some(Room(Some(self.clone())))
+        Some(Room::of(self))
     }
 
     /// Room for one acquire, as soon as there is any. The first that waits gets it first.
     pub(super) async fn room(self: &Arc<Self>) -> Room {
         self.room.acquire().await.expect("it is never closed").forget();
-        Room(Some(self.clone()))
+        Room::of(self)
+    }
+
+    /// So many acquires go out.
+    pub(super) fn count(&self, sent: usize) {
+        self.state.lock().sent += sent as u64;
     }
 
     /// The number of acquires that were sent. Hand it to [`answered`](Self::answered) with the reply to the next
@@ -113,37 +119,62 @@ impl Window {
 }
 
 impl Room {
-    /// The acquire goes out.
-    pub(crate) fn sending(mut self) -> InWindow {
-        let window = self.0.take();
-        if let Some(window) = &window {
-            window.state.lock().sent += 1;
+    fn of(window: &Arc<Window>) -> Self {
+        Self {
+            window: Some(window.clone()),
+            is_sent: false,
         }
-        InWindow(window)
+    }
+
+    /// Of an acquire that goes out in any case.
+    pub(crate) fn unlimited() -> Self {
+        Self {
+            window: None,
+            is_sent: false,
+        }
+    }
+
+    /// The acquire goes out.
+    pub(crate) fn sending(&mut self) {
+        if let Some(window) = &self.window
+            && !self.is_sent
+        {
+            window.count(1);
+        }
+        self.is_sent = true;
+    }
+
+    /// The acquire went out, and was counted.
+    pub(super) fn was_sent(&mut self) {
+        self.is_sent = true;
+    }
+
+    pub(super) fn counts(&self) -> bool {
+        self.window.is_some() && !self.is_sent
+    }
+
+    pub(crate) fn is_sent(&self) -> bool {
+        self.is_sent
+    }
+
+    /// It was answered, or its connection ended.
+    pub(crate) fn answered(&mut self) {
+        if let Some(window) = self.window.take() {
+            match self.is_sent {
+                true => window.grow(),
+                false => window.give_back(&mut window.state.lock(), 1),
+            }
+        }
     }
 }
 
 impl Drop for Room {
     fn drop(&mut self) {
-        if let Some(window) = self.0.take() {
-            window.give_back(&mut window.state.lock(), 1);
-        }
-    }
-}
-
-impl InWindow {
-    /// It was answered, or its connection ended.
-    pub(crate) fn answered(mut self) {
-        if let Some(window) = self.0.take() {
-            window.grow();
-        }
-    }
-}
-
-impl Drop for InWindow {
-    fn drop(&mut self) {
-        if let Some(window) = self.0.take() {
-            window.shrink();
+        if let Some(window) = self.window.take() {
+            match self.is_sent {
+                true => window.shrink(),
+                false => window.give_back(&mut window.state.lock(), 1),
+            }
         }
     }
 }
@@ -158,16 +189,18 @@ mod tests {
         rooms.len()
     }
 
-    fn send(window: &Arc<Window>) -> InWindow {
-        window.try_room().expect("room").sending()
+    fn send(window: &Arc<Window>) -> Room {
+        let mut room = window.try_room().expect("room");
+        room.sending();
+        room
     }
 
     #[test]
     fn a_reply_makes_room_for_as_many_as_were_sent_before_it() {
         let window = Arc::new(Window::new());
-        let first = send(&window);
+        let mut first = send(&window);
         let early = window.sent();
-        let second = send(&window);
+        let mut second = send(&window);
         let late = window.sent();
         assert_eq!(room(&window), LARGEST - 2);
         window.answered(late);
@@ -188,12 +221,28 @@ mod tests {
         assert_eq!(room(&window), SMALLEST);
         for size in SMALLEST..SMALLEST + 100 {
             assert_eq!(room(&window), size);
-            let sent = send(&window);
+            let mut sent = send(&window);
             window.answered(window.sent());
             sent.answered();
         }
         drop(send(&window));
         window.answered(window.sent());
         assert_eq!(room(&window), SMALLEST + 100 - STEP);
+    }
+
+    #[test]
+    fn one_that_was_not_sent_is_given_back() {
+        let window = Arc::new(Window::new());
+        drop(window.try_room().expect("room"));
+        window.try_room().expect("room").answered();
+        assert_eq!(room(&window), LARGEST);
+        // Its connection's task has counted it.
+        let mut taken = window.try_room().expect("room");
+        window.count(1);
+        taken.was_sent();
+        assert_eq!(room(&window), LARGEST - 1);
+        window.answered(window.sent());
+        taken.answered();
+        assert_eq!(room(&window), LARGEST);
     }
 }

@@ -80,12 +80,18 @@ arguments! {
         /// The channel on which the asker is woken. Empty: it does not enter the queue.
         inbox,
     }
+    GRANT_TOGETHER GrantTogetherArguments {
+        /// Of all.
+        ttl,
+        /// The same, as for one.
+        label,
+    }
     RENEW RenewArguments {
         holder,
         ttl,
     }
     RENEW_TOGETHER RenewTogetherArguments {
-        holder,
+        /// Of all.
         ttl,
     }
     END EndArguments {

@@ -8,6 +8,7 @@ macro_rules! file {
 }
 
 pub(crate) const ACQUIRE: &str = file!("acquire");
+pub(crate) const GRANT_TOGETHER: &str = file!("grant_together");
 pub(crate) const RENEW: &str = file!("renew");
 pub(crate) const RENEW_TOGETHER: &str = file!("renew_together");
 pub(crate) const END: &str = file!("end");
@@ -22,9 +23,11 @@ pub(crate) const WAS_REVOKED: &str = file!("was_revoked");
 pub(crate) const STATUS: &str = file!("status");
 
 /// The fragments that several scripts include. An earlier one may include a later one.
-pub(crate) const FRAGMENTS: [(&str, &str); 10] = [
+pub(crate) const FRAGMENTS: [(&str, &str); 12] = [
     ("same_data", file!("same_data")),
     ("grant_at_once", file!("grant_at_once")),
+    ("clock", file!("clock")),
+    ("last_reserved", file!("last_reserved")),
     ("other_keys", file!("other_keys")),
     ("next_token", file!("next_token")),
     ("end_of_hold", file!("end_of_hold")),

@@ -80,6 +80,7 @@ fn replies() {
         "[|:5|:1]",
         "[00ff|:5|:0]",
         "0120",
+        "17 1212",
         "[sesame 7 100|:1|:0]",
     ];
     testbed_fuzz::fuzz!(WORDS, seeds, |text| {
@@ -100,8 +101,8 @@ fn replies() {
         }
         assert!(renewed(&reply).is_none() || ended(&reply).is_some(), "{text:?}");
         let _revoked = revoked(&reply);
-        if let Some(all) = renewed_together(&reply, 4) {
-            assert_eq!(all.len(), 4);
+        for kind in [Kind::Grant, Kind::Renew, Kind::End] {
+            assert!(kind.replies(&reply, 4).is_none_or(|all| all.len() == 4), "{text:?}");
         }
         // What a mode is read from, it is read from again as it is written.
         if let Some(mode) = mode::parse(text) {

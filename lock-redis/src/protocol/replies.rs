@@ -231,31 +231,9 @@ pub(crate) fn renewed(reply: &Value) -> Option<bool> {
     }
 }
 
-/// The outcome of one of several renewals.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RenewedOne {
-    Renewed,
-    Lost,
-    /// Several share the name: [`RENEW`] has to be asked.
-    Several,
-}
-
 /// True if a renewal needs all keys of a name that is shared.
 pub(crate) fn is_of_shared(reply: &Value) -> bool {
     *reply == Value::Int(2)
-}
-
-/// One for each hold that was asked for; `None`: no reply of our script.
-pub(crate) fn renewed_together(reply: &Value, asked: usize) -> Option<Vec<RenewedOne>> {
-    let Value::BulkString(digits) = reply else { return None };
-    let one = |digit: &u8| match digit {
-        b'1' => Some(RenewedOne::Renewed),
-        b'0' => Some(RenewedOne::Lost),
-        b'2' => Some(RenewedOne::Several),
-        _ => None,
-    };
-    let all: Vec<_> = digits.iter().map(one).collect::<Option<_>>()?;
-    (all.len() == asked).then_some(all)
 }
 
 impl Holder {

@@ -14,6 +14,7 @@ mod faults;
 mod fence;
 mod following;
 mod full_memory;
+mod gathered;
 mod hung;
 mod idle;
 mod interop;

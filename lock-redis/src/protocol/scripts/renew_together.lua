@@ -1,11 +1,12 @@
 #!lua flags=allow-oom
 -- Moves the expiries of many holds forward, however full the memory is.
 --
--- KEYS: the lock of each. ARGV: for each those of arguments.rs. Reply: a digit for each: 1: held for at least the ttl from
+-- KEYS: the lock of each. ARGV: see arguments.rs, then the holder of each. Reply: a digit for each: 1: held for at least the ttl from
 -- now. 0: not the holder's. 2: several share the name, and `renew.lua` has to be asked.
+local ttl = unpack(ARGV)
 local replies = {}
 for index, lock in ipairs(KEYS) do
-  local holder, ttl = unpack(ARGV, 2 * index - 1, 2 * index)
+  local holder = ARGV[index + 1]
   local value = redis.pcall('GET', lock) or ''
   if type(value) == 'table' then
     -- A key of another type is another program's.

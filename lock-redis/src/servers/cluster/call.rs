@@ -7,7 +7,7 @@ use redis::Value;
 use super::Cluster;
 use super::patience::Patience;
 use super::slots::{Redirect, redirect};
-use crate::connection::Reply;
+use crate::connection::{Reply, Room};
 use crate::error::Failure;
 use crate::names::Keys;
 use crate::protocol::arguments::texts;
@@ -18,26 +18,11 @@ impl Cluster {
     pub(in crate::servers) async fn run(
         &self,
         on: &mut Route,
-        script: &Script,
+        script: &'static Script,
         keys: &[&str],
         arguments: &[&str],
     ) -> Reply {
         self.call(on, &Call::of(script, keys, arguments), None).await
-    }
-
-    /// The same for keys that can be asked for one by one.
-    pub(in crate::servers) async fn run_together(
-        &self,
-        on: &mut Route,
-        script: &Script,
-        keys: &[&str],
-        arguments: &[&str],
-    ) -> Reply {
-        let call = Call {
-            is_divisible: true,
-            ..Call::of(script, keys, arguments)
-        };
-        self.call(on, &call, None).await
     }
 
     pub(in crate::servers) async fn ask(
@@ -46,7 +31,9 @@ impl Cluster {
         keys: &Keys,
         asking: &Ask<'_>,
         in_flight: &mut InFlight<'_, u64>,
+        room: &mut Room,
     ) -> Reply {
+        room.sending();
         let keys_of_lock = keys.all();
         let inbox = asking.inbox();
         let is_heard = inbox.is_none_or(|inbox| on.is_listening(inbox));
@@ -102,9 +89,6 @@ impl Cluster {
             let Some(redirect) = cluster_error(&reply) else {
                 return reply;
             };
-            if call.is_divisible && redirect == Redirect::Apart {
-                return reply;
-            }
             if let Redirect::Moved(host, port) = redirect {
                 let learned = self.0.learn(on.slot, &(host.unwrap_or_else(|| on.host()), port));
                 learned.map_err(Failure::NotExecuted)?;
@@ -144,7 +128,7 @@ impl Cluster {
 
 /// The parts of a script request that do not depend on the node.
 pub(super) struct Call<'a> {
-    pub(super) script: &'a Script,
+    pub(super) script: &'static Script,
     pub(super) keys: &'a [&'a str],
     pub(super) arguments: &'a [&'a str],
     /// The channel that has to be subscribed to before.
@@ -152,19 +136,16 @@ pub(super) struct Call<'a> {
     /// True if it asks for a fresh grant. A master in its delay must not even see it: its writes, and their undo, would
     /// keep a live hold from being put back.
     pub(super) is_fresh: bool,
-    /// True if it can be repeated for each key by itself. Then it does not wait until its keys are in one place.
-    pub(super) is_divisible: bool,
 }
 
 impl<'a> Call<'a> {
-    pub(super) fn of(script: &'a Script, keys: &'a [&'a str], arguments: &'a [&'a str]) -> Self {
+    pub(super) fn of(script: &'static Script, keys: &'a [&'a str], arguments: &'a [&'a str]) -> Self {
         Self {
             script,
             keys,
             arguments,
             inbox: None,
             is_fresh: false,
-            is_divisible: false,
         }
     }
 

@@ -65,10 +65,7 @@ async fn what_an_exclusive_hold_came_after_does_not_keep_it_out() {
             set(&mut scripts, KEYS[0], before);
         }
         assert_eq!(renew(&mut scripts, '1', TTL), 0, "{before:?} is not its hold");
-        let together = scripts.run(
-            "renew_together",
-            &[&id('1'), "10000", "-", "1", "-", "1", "-", "1", "-", "1"],
-        );
+        let together = scripts.run("renew_together", &["10000", &id('1'), "-", "-", "-", "-"]);
         assert_eq!(&together.text()[..1], "0", "{before:?} is not its hold");
         assert_eq!(reinstate(&mut scripts, '1', "x", 1000, 1016), 1, "{before:?}");
         assert_eq!(renew(&mut scripts, '1', TTL), 1, "{before:?}");

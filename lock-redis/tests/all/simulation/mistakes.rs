@@ -5,7 +5,7 @@ use super::run;
 use crate::support::scripts::{Mistake, Scripts};
 
 /// What is wrong, the text that is replaced and by what, and the plan that finds it out.
-const MISTAKES: [(&str, Mistake, &str); 18] = [
+const MISTAKES: [(&str, Mistake, &str); 22] = [
     (
         "a reader does not look at the queue, so that writers starve",
         wrong(
@@ -110,6 +110,38 @@ const MISTAKES: [(&str, Mistake, &str); 18] = [
         "limits and faults",
     ),
     (
+        "grants that go out together take no notice of the fence",
+        wrong(
+            "grant_together",
+            "local is_behind = not last or",
+            "local is_behind = true or",
+        ),
+        "a clock set back",
+    ),
+    (
+        "grants that go out together take no notice of the holder",
+        wrong("grant_together", "'NX', 'PX', ttl)", "'PX', ttl)"),
+        "writers alone",
+    ),
+    (
+        "releases that go out together wake nobody",
+        wrong(
+            "end_together",
+            "if not nobody_waits and redis.call('EXISTS', queues[index]) == 1 then",
+            "if false then",
+        ),
+        "writers alone",
+    ),
+    (
+        "releases that go out together end any hold of the name",
+        wrong(
+            "end_together",
+            "string.sub(value, 1, 32) == string.sub(held, 1, 32)",
+            "true",
+        ),
+        "hangs",
+    ),
+    (
         "a reader's token is not new",
         wrong(
             "acquire",
@@ -140,7 +172,7 @@ const fn wrong(file: &'static str, text: &'static str, by: &'static str) -> Mist
 
 #[testbed::test]
 async fn every_mistake_is_found_out() {
-    const SEEDS: u64 = 6;
+    const SEEDS: u64 = 20;
     let Some(mut scripts) = Scripts::start().await else {
         return;
     };

@@ -26,6 +26,8 @@ pub(crate) struct Plan {
     /// Of messages, and of answers.
     pub(crate) loses: (f64, f64),
     pub(crate) slow: bool,
+    /// Every other exclusive request goes out together with others.
+    pub(crate) together: bool,
     /// Every other process is of the last version without modes.
     pub(crate) mixed: bool,
     /// Nobody passes a waiter that came before it, where nothing has failed for a minute.
@@ -83,6 +85,7 @@ const CALM: Plan = Plan {
     steps_back: 0.0,
     loses: (0.0, 0.0),
     slow: false,
+    together: true,
     mixed: false,
     strict_order: false,
     longest_unheard: NEVER,
@@ -190,6 +193,7 @@ pub(crate) const PLANS: [Plan; 22] = [
     Plan {
         name: "upgrades and faults",
         modes: Modes::Upgrades,
+        together: false,
         downgrades: 0.3,
         ..FAULTY
     },
@@ -203,7 +207,7 @@ pub(crate) const PLANS: [Plan; 22] = [
         name: "a clock set back",
         modes: Modes::All,
         downgrades: 0.3,
-        steps_back: 0.0015,
+        steps_back: 0.005,
         hangs: 0.0,
         ..FAULTY
     },

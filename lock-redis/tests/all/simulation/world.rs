@@ -76,6 +76,11 @@ impl Request {
             _ => self.id.clone(),
         }
     }
+
+    /// True of every other one: it goes out together with others.
+    fn is_gathered(&self) -> bool {
+        self.id.ends_with(['0', '2', '4', '6', '8', 'a', 'c', 'e'])
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,9 +95,13 @@ pub(crate) enum Stage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Script {
     Acquire,
+    /// The same, together with others.
+    Grant,
     Renew,
     Downgrade,
     End,
+    /// The same, together with others.
+    EndTogether,
 }
 
 #[derive(Debug)]

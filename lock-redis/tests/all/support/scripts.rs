@@ -16,9 +16,11 @@ mod files;
 
 use arguments::{AcquireArguments, DowngradeArguments, EndArguments, RenewArguments, YES};
 
-const SCRIPTS: [(&str, &str); 12] = [
+const SCRIPTS: [(&str, &str); 14] = [
     ("acquire", files::ACQUIRE),
+    ("grant_together", files::GRANT_TOGETHER),
     ("end", files::END),
+    ("end_together", files::END_TOGETHER),
     ("renew", files::RENEW),
     ("renew_together", files::RENEW_TOGETHER),
     ("raise", files::RAISE),
@@ -195,6 +197,11 @@ impl Scripts {
     /// A script of the last version without modes.
     pub(crate) fn add_old(&mut self, script: &str, arguments: &[impl AsRef<str>]) {
         self.add_with(&format!("old {script}"), &KEYS[..3], arguments);
+    }
+
+    /// A script for many names, with this one alone: some of its keys, what all have in common, and its own.
+    pub(crate) fn add_together(&mut self, script: &str, keys: [&str; 2], arguments: &[impl AsRef<str>]) {
+        self.add_with(script, &keys, arguments);
     }
 
     fn add_with(&mut self, script: &str, keys: &[&str], arguments: &[impl AsRef<str>]) {

@@ -24,6 +24,8 @@ pub(super) struct Hold {
     needed: usize,
     /// Which nodes denied it in this round of renewals.
     denied: Vec<bool>,
+    /// Until when a vote that its node has lost would have lived, by the client's clock.
+    lost: Vec<Option<Duration>>,
 }
 
 impl Hold {
@@ -51,6 +53,7 @@ impl Hold {
         };
         Ok(Self {
             denied: vec![false; votes.list.len()],
+            lost: vec![None; votes.list.len()],
             votes,
             holder,
             token,
@@ -91,6 +94,7 @@ impl Hold {
         let Some(vote) = self.votes.of(mail) else { return };
         match (mail.request.request, mail.answer) {
             (Request::Acquire(_), Answer::Granted(token)) => {
+                self.lost[mail.node] = None;
                 self.votes.grant(mail, Some(token), now);
                 self.raise(client, now, |node| node == mail.node);
             }
@@ -98,11 +102,13 @@ impl Hold {
             (Request::Renew(_), Answer::Done) => self.votes.grant(mail, None, now),
             (Request::Acquire(_), Answer::Busy(..)) if vote.number == mail.request.number => {
                 vote.is_taken = true;
+                self.lost[mail.node] = None;
             }
             (Request::Renew(_), Answer::NotYours) => {
                 self.denied[mail.node] = true;
                 // Its lease runs: so nobody else can have had the node's vote since it forgot ours.
                 let reinstates = self.votes.is_live(mail.node, now);
+                self.lost[mail.node] = reinstates.then(|| now + self.votes.left(mail.node, now));
                 self.votes.list[mail.node].is_gone();
                 self.reinstall(client, mail.node, reinstates);
             }
@@ -152,7 +158,10 @@ impl Hold {
                 Some(id) if self.votes.is_live(node, now) => {
                     client.send(node, Request::Renew(id));
                 }
-                _ => self.reinstall(client, node, false),
+                _ => {
+                    let reinstates = self.lost[node].is_some_and(|until| !core_rules::has_expired(until, now));
+                    self.reinstall(client, node, reinstates);
+                }
             }
         }
     }

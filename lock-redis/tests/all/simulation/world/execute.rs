@@ -5,7 +5,7 @@ use rand::RngExt;
 use super::{Broken, Event, MS, Process, Script, Stage, Time, World};
 use crate::support::link::Reply;
 use crate::support::scripts::arguments::{EndArguments, YES};
-use crate::support::scripts::{self, Asker, GRACE, NOTHING, State, abandon, downgrade, renew};
+use crate::support::scripts::{self, Asker, GRACE, KEYS, NOTHING, State, abandon, downgrade, renew};
 
 impl World<'_> {
     pub(super) fn execute(&mut self, script: Script, request: usize, sent: Time) -> Result<(), Broken> {
@@ -32,6 +32,16 @@ impl World<'_> {
                     }
                     false => self.scripts.add("acquire", &asker.arguments().all()),
                 }
+            }
+            Script::Grant => {
+                let [lock, fence, ..] = KEYS;
+                self.scripts
+                    .add_together("grant_together", [lock, fence], &[&*ttl, "", &of.id]);
+            }
+            Script::EndTogether => {
+                let [lock, _fence, queue, ..] = KEYS;
+                let held = scripts::release(&of.held()).held;
+                self.scripts.add_together("end_together", [lock, queue], &[held]);
             }
             Script::Renew if is_old => self.scripts.add_old("renew", &[&of.id, &ttl]),
             Script::Renew => self.scripts.add("renew", &renew(&of.id, of.ttl).all()),
@@ -67,6 +77,11 @@ impl World<'_> {
         if let Reply::Error(error) = reply {
             return Err(format!("{script:?}: {error}"));
         }
+        let (script, reply) = match script {
+            Script::Grant => granted(&reply.text())?,
+            Script::EndTogether => ended(&reply.text())?,
+            script => (script, reply),
+        };
         let news: Vec<(usize, i64)> = self
             .scripts
             .link
@@ -108,5 +123,23 @@ impl World<'_> {
     fn parse(&self, message: &str) -> (usize, i64) {
         let (id, ms) = message.split_once(' ').expect("an id and a time");
         (self.by_id[id], ms.parse().expect("a number"))
+    }
+}
+
+/// The answer to an acquire that went out together with none, as that to one that went out alone; or that it has to go alone.
+fn granted(reply: &str) -> Result<(Script, Reply), Broken> {
+    match reply.split_once(' ') {
+        Some((token, "1")) => Ok((Script::Acquire, Reply::Text(token.to_owned()))),
+        Some((_token, "2")) => Ok((Script::Grant, Reply::Nil)),
+        _ => Err(format!("grant_together: {reply}")),
+    }
+}
+
+/// The same for an end.
+fn ended(reply: &str) -> Result<(Script, Reply), Broken> {
+    match reply {
+        "0" | "1" => Ok((Script::End, Reply::Int(reply.parse().expect("a digit")))),
+        "2" => Ok((Script::EndTogether, Reply::Nil)),
+        _ => Err(format!("end_together: {reply}")),
     }
 }

@@ -48,12 +48,20 @@ impl World<'_> {
     pub(super) fn ask(&mut self, request: usize) {
         self.requests[request].stage = Stage::Asks;
         self.requests[request].heard = Time::MAX;
-        self.send(Script::Acquire, request);
+        let of = &self.requests[request];
+        let is_plain = of.mode == "x" && !of.may_have_entry && !self.processes[of.process].is_old;
+        let script = match is_plain && self.plan.together && of.is_gathered() {
+            true => Script::Grant,
+            false => Script::Acquire,
+        };
+        self.send(script, request);
     }
 
     pub(super) fn answered(&mut self, script: Script, request: usize, sent: Time, reply: Reply) -> Result<(), Broken> {
         let stage = self.requests[request].stage;
         match script {
+            Script::Grant if stage == Stage::Asks => self.send(Script::Acquire, request),
+            Script::EndTogether => self.send(Script::End, request),
             Script::Acquire if stage == Stage::Asks => return self.acquired(request, sent, reply),
             Script::Renew | Script::Downgrade if stage == Stage::Holds => {
                 if reply.int() == 0 || !self.watch.believes(request, self.now) {
@@ -194,7 +202,13 @@ impl World<'_> {
     pub(super) fn finish(&mut self, request: usize, ends: bool) {
         self.watch.forget(|other| other == request);
         if ends {
-            self.send(Script::End, request);
+            let of = &self.requests[request];
+            let is_gathered = self.plan.together && of.is_gathered() && !self.processes[of.process].is_old;
+            let script = match is_gathered && of.stage != Stage::GaveUp {
+                true => Script::EndTogether,
+                false => Script::End,
+            };
+            self.send(script, request);
         }
         let (process, after) = (self.requests[request].process, self.one_of(self.plan.thinks));
         self.at(after, Event::Start(process));
