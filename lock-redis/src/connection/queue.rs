@@ -202,10 +202,14 @@ impl Queued {
 }
 
 impl Asked<'_> {
-    /// The failure of one whose connection has ended, for this reason.
-    pub(super) fn cut_off(&self, why: Error) -> Failure {
-        match *self.stage.lock() {
-            Stage::Waits(_) => Failure::NotExecuted(why),
+    /// The failure of one whose connection has ended, for this reason. If it was not sent yet, it is not sent any more.
+    pub(super) fn cut_off(self, why: Error) -> Failure {
+        let mut stage = self.stage.lock();
+        match *stage {
+            Stage::Waits(_) => {
+                *stage = Stage::Over;
+                Failure::NotExecuted(why)
+            }
             _ => Failure::NoReply(why),
         }
     }
@@ -215,26 +219,25 @@ impl Future for Asked<'_> {
     type Output = Reply;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Reply> {
-        let stage = self.stage.clone();
-        let mut stage = stage.lock();
-        match &mut *stage {
-            Stage::Waits(waker) | Stage::Sent(waker) | Stage::WaitsAgain(waker) => {
-                if !waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
-                    *waker = Some(context.waker().clone());
+        let reply = {
+            let mut stage = self.stage.lock();
+            match std::mem::replace(&mut *stage, Stage::Over) {
+                Stage::Answered(reply) => reply,
+                mut unanswered => {
+                    if let Stage::Waits(waker) | Stage::Sent(waker) | Stage::WaitsAgain(waker) = &mut unanswered {
+                        waker
+                            .get_or_insert_with(|| context.waker().clone())
+                            .clone_from(context.waker());
+                    }
+                    *stage = unanswered;
+                    return Poll::Pending;
                 }
-                Poll::Pending
             }
-            Stage::Answered(_) => {
-                let Stage::Answered(reply) = std::mem::replace(&mut *stage, Stage::Over) else {
-                    unreachable!("seen above")
-                };
-                if let Some(room) = self.room.take() {
-                    room.was_sent();
-                }
-                Poll::Ready(reply)
-            }
-            Stage::Over => Poll::Pending,
+        };
+        if let Some(room) = self.room.take() {
+            room.was_sent();
         }
+        Poll::Ready(reply)
     }
 }
 
@@ -325,6 +328,7 @@ mod tests {
         let why = || Error::new(ErrorKind::Unavailable, "cut");
         assert!(matches!(sent.cut_off(why()), Failure::NoReply(_)));
         assert!(matches!(waiting.cut_off(why()), Failure::NotExecuted(_)));
+        assert!(queue.take().is_empty(), "it is not sent later either");
     }
 
     #[test]

@@ -10,7 +10,6 @@ use lock_core::backend::request::{RequestControl, RequestOptions, Terms};
 use lock_core::backend::{AcquireRequest, Attempt, DistributedLock, Hold, Mode, ReleaseOptions, ReleaseOutcome};
 use lock_core::{ErrorKind, Result};
 use lock_redis::{RedisBackend, RedisConfig};
-use tokio::runtime::{Builder, Runtime};
 use tokio::task::coop::unconstrained;
 
 use crate::support::waiter::Waiter;
@@ -18,6 +17,8 @@ use crate::support::{
     AT_MOST, Fixture, Proxied, SECOND, TTL, eventually, granted, in_the_end, in_the_end_granted, last_reserved, name,
     release, request, request_in, shown, take, with_config,
 };
+
+mod runtimes;
 
 /// The most acquires or ends in one call.
 const MOST: u64 = 32;
@@ -162,7 +163,7 @@ async fn each_release_has_its_own_answer_and_wakes_who_waits() {
 }
 
 #[testbed::test]
-async fn one_that_is_dropped_before_it_was_sent_is_not_sent() {
+async fn one_that_is_dropped_before_it_was_sent_leaves_nothing() {
     let fixture = Fixture::new().await;
     let backend = connected(&fixture).await;
     let all = requests(0..4);
@@ -180,21 +181,6 @@ async fn one_that_is_dropped_before_it_was_sent_is_not_sent() {
     holds(vec![first.await]);
     assert!(!fixture.exists("order/1").await);
     assert!(fixture.exists("order/2").await);
-    backend.abandon(&all[1].0).await.expect("nothing is there");
-    granted(&backend, &request("order/1", TTL).0).await;
-}
-
-#[testbed::test]
-async fn one_that_is_dropped_before_it_was_sent_leaves_no_tombstone() {
-    let fixture = Fixture::new().await;
-    let backend = connected(&fixture).await;
-    let all = requests(0..2);
-    let mut first = Box::pin(backend.acquire(&all[0].0));
-    assert!(first.as_mut().now_or_never().is_none());
-    let mut dropped = Box::pin(backend.acquire(&all[1].0));
-    assert!(dropped.as_mut().now_or_never().is_none());
-    drop(dropped);
-    holds(vec![first.await]);
     // Another connection: an acquire that was sent over the first one might come late.
     let killed: i64 = fixture.raw(&["CLIENT", "KILL", "TYPE", "pubsub"]).await;
     assert_eq!(killed, 1, "that is the backend's own connection");
@@ -374,53 +360,4 @@ async fn what_goes_alone_does_not_overtake_a_release_that_is_queued() {
         assert!(release(&next).await);
         holds(vec![unanswered.await]);
     }
-}
-
-fn idle() -> Runtime {
-    Builder::new_current_thread().enable_all().build().expect("a runtime")
-}
-
-/// What a runtime has asked for goes out though nobody drives it any more, and keeps nobody waiting.
-#[testbed::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_runtime_that_stands_still_delays_no_call() {
-    let fixture = Fixture::new().await;
-    let backend = connected(&fixture).await;
-    let all = requests(0..4);
-    let mut first = Box::pin(backend.acquire(&all[0].0));
-    assert!(first.as_mut().now_or_never().is_none());
-    let elsewhere = idle();
-    let mut still = Box::pin({
-        let backend = backend.clone();
-        async move { backend.acquire(&request("still", TTL).0).await.map(drop) }
-    });
-    tokio::task::block_in_place(|| {
-        elsewhere.block_on(async { assert!(still.as_mut().now_or_never().is_none()) });
-    });
-    holds(ask_all(&backend, &all[1..]).await);
-    holds(vec![first.await]);
-    eventually("it was sent", async || fixture.exists("still").await).await;
-    tokio::task::block_in_place(|| elsewhere.block_on(still)).expect("a grant");
-    elsewhere.shutdown_background();
-}
-
-/// Its request is dropped with it, perhaps before it was sent.
-#[testbed::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_runtime_that_ends_takes_no_other_request_along() {
-    let fixture = Fixture::new().await;
-    let backend = connected(&fixture).await;
-    let all = requests(0..4);
-    let mut first = Box::pin(backend.acquire(&all[0].0));
-    assert!(first.as_mut().now_or_never().is_none());
-    let elsewhere = idle();
-    elsewhere.spawn({
-        let backend = backend.clone();
-        async move { backend.acquire(&request("gone", TTL).0).await.map(drop) }
-    });
-    // It asks in its first turn.
-    tokio::task::block_in_place(|| elsewhere.block_on(tokio::task::yield_now()));
-    let mut others = Box::pin(ask_all(&backend, &all[1..]));
-    assert!(others.as_mut().now_or_never().is_none());
-    tokio::task::block_in_place(|| drop(elsewhere));
-    holds(others.await);
-    holds(vec![first.await]);
 }
