@@ -1,6 +1,6 @@
 //! The decisions of a quorum, as plain functions. They do no I/O and read no clock.
 //!
-//! The backend calls them, and so does the simulator that proves the protocol (`torture/src/models/quorum.rs`). When the
+//! The backend calls them, and so does the simulator that proves the protocol (`torture/models/src/quorum.rs`). When the
 //! lease of a quorum ends is decided by [`lock_core::backend::rules::nth_latest_end`].
 //!
 //! A *vote* is a grant of one node, by a request with a holder id of its own. A vote is *live* until its own lease ends. An

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use clap::Args;
-use torture::models::quorum::{QuorumMutant, Reinstall, Scenario, Strategy, run_all, run_traced};
+use torture_models::quorum::{QuorumMutant, Reinstall, Scenario, Strategy, run_all, run_traced};
 
 use crate::error::{Error, Result};
 
@@ -75,7 +75,7 @@ fn scenarios() -> Vec<(String, Scenario, Expected)> {
         let scenario = Scenario::default().with(*mutant);
         (format!("{mutant:?}"), scenario, Expected::Broken(mutant.breaks()))
     });
-    let property = torture::models::properties::ONE_BELIEVER;
+    let property = torture_models::properties::ONE_BELIEVER;
     let wild = (
         "clocks up to 40 % apart".to_owned(),
         Scenario::wild_clocks(),

@@ -13,7 +13,7 @@
 //!
 //! Each election may bring another clock, and a clock may be set back. Where this shows, nobody knows how much time has passed: so
 //! the waiter writes the kept node as it is, and its time begins anew. The name is free too late then, by its minimum at most, and never
-//! too early. `torture/src/models/zookeeper_minimum.rs` tries every order.
+//! too early. `torture/models/src/zookeeper_minimum.rs` tries every order.
 
 use std::time::Duration;
 

@@ -28,7 +28,7 @@
 //! has applied each change since our node's creation by itself. A change before that creation does not matter. Over
 //! another connection, the grant writes our node once, and takes the transaction id of that write.
 //!
-//! `torture/src/models/token_offset.rs` tries every order of these steps, with passes, servers that restart, and nodes and
+//! `torture/models/src/token_offset.rs` tries every order of these steps, with passes, servers that restart, and nodes and
 //! directories that are deleted meanwhile.
 //!
 //! # Status

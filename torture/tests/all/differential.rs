@@ -10,7 +10,7 @@ use lock_redis::redis;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use torture::models::mutant::Mutant;
+use torture_models::mutant::Mutant;
 
 use self::pair::Pair;
 use self::subjects::Subject;

@@ -3,4 +3,3 @@
 mod acceptance;
 mod differential;
 mod selection;
-mod simulated;

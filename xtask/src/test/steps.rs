@@ -30,9 +30,6 @@ pub(crate) struct Step {
 /// The step beside which others run. Cargo locks its folder while it builds, not while tests run.
 pub(crate) const LONGEST: &str = "tests";
 
-/// Torture's tests that only compute: models and simulations. This is a part of the name of each of them, and of no other's.
-const SIMULATED: &str = "simulated::";
-
 /// The step that writes the documentation.
 pub(crate) const DOCS: &str = "docs";
 
@@ -95,7 +92,7 @@ pub(crate) fn all() -> Vec<Step> {
         step(
             "clippy of torture's tests",
             Kind::Build,
-            &format!("clippy {ALL} --test torture -- -D warnings"),
+            &format!("clippy {ALL} --test torture --test models -- -D warnings"),
         ),
         step("build tests", Kind::Build, &format!("test {ALL} --no-run")),
         step(LONGEST, Kind::Test, &format!("test {ALL} --tests --no-fail-fast"))
@@ -110,7 +107,7 @@ pub(crate) fn all() -> Vec<Step> {
         step(
             "torture",
             Kind::Torture,
-            &format!("test {ALL} --test torture --no-fail-fast -- --skip {SIMULATED}"),
+            &format!("test {ALL} --test torture --no-fail-fast"),
         )
         .with(("RUST_TEST_THREADS", "3"))
         .needs("build torture"),
@@ -143,14 +140,14 @@ fn built_beside() -> Vec<Step> {
         step(
             "build torture",
             Kind::Build,
-            &format!("test {ALL} --test torture --no-run"),
+            &format!("test {ALL} --test torture --test models --no-run"),
         ),
         races("build races", Kind::Build, " --no-run"),
         races("races", Kind::Test, "").needs("build races"),
         step(
-            "torture, simulated",
+            "models",
             Kind::Torture,
-            &format!("test {ALL} --test torture --no-fail-fast {SIMULATED}"),
+            &format!("test {ALL} --test models --no-fail-fast"),
         )
         .needs("build torture"),
         // One after another: cargo removes the folder of a crate before it is documented, and others link to what is there.
@@ -257,7 +254,7 @@ mod tests {
             ("doctests", "build tests"),
             ("races", "build races"),
             ("torture", "build torture"),
-            ("torture, simulated", "build torture"),
+            ("models", "build torture"),
         ] {
             let step = steps.iter().find(|step| step.name == name).expect("it is there");
             assert_eq!(step.needs, Some(build), "{name}");

@@ -9,10 +9,10 @@ use lock_core::backend::{
 };
 use lock_core::{FencingToken, LockName};
 use tokio::time::Instant;
-use torture::models::id::Id;
-use torture::models::mutant::Mutant;
-use torture::models::request::{Reply, Request};
-use torture::models::server::{ServerModel, Settings};
+use torture_models::id::Id;
+use torture_models::mutant::Mutant;
+use torture_models::request::{Reply, Request};
+use torture_models::server::{ServerModel, Settings};
 
 use super::subjects::Subject;
 use super::{Answers, CLIENTS, Step};

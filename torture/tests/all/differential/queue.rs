@@ -7,10 +7,10 @@ use lock_core::backend::rules;
 use lock_redis::redis::{self, Value};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use torture::models::id::Id;
-use torture::models::mutant::Mutant;
-use torture::models::request::{Reply, Request, Wake};
-use torture::models::server::{ServerModel, Settings};
+use torture_models::id::Id;
+use torture_models::mutant::Mutant;
+use torture_models::request::{Reply, Request, Wake};
+use torture_models::server::{ServerModel, Settings};
 
 use super::scripts::Scripts;
 use super::scripts::arguments::{AcquireArguments, EndArguments, RenewArguments, YES};

@@ -1,7 +1,7 @@
 //! The effect of each event.
 
 use super::{Held, Listing, State, Step, TOKENS_PER_ZXID, TokenOffsetModel};
-use crate::models::mutant::Mutant;
+use crate::mutant::Mutant;
 
 impl TokenOffsetModel {
     pub(super) fn list(&self, state: &State, index: usize) -> Step {

@@ -1,8 +1,8 @@
 //! The effect of each event.
 
 use super::{Answer, NO_PLACE, Phase, PostgresLeaseModel, Sent, Stage, State, Statement, Tables};
-use crate::models::id::Id;
-use crate::models::mutant::Mutant;
+use crate::id::Id;
+use crate::mutant::Mutant;
 
 impl PostgresLeaseModel {
     pub(super) fn execute(&self, state: &mut State, mut sent: Sent) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use lock_core::backend::rules;
 
 use super::{Holder, MOST, Mail, Micros, Other, Ours, Own, PassModel, RESERVED, State, TTL};
-use crate::models::mutant::Mutant;
+use crate::mutant::Mutant;
 
 impl PassModel {
     fn has(&self, mutant: Mutant) -> bool {

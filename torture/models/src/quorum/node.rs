@@ -10,7 +10,7 @@ use super::message::{Acquire, Answer, Id, Request};
 use super::mutant::QuorumMutant;
 use super::scenario::{Reinstall, Scenario};
 use super::world::Clock;
-use crate::models::server_rules::who_is_next;
+use crate::server_rules::who_is_next;
 
 /// The time for which an offer waits.
 const GRACE: Duration = Duration::from_millis(100);

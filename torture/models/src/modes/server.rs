@@ -5,10 +5,10 @@ use lock_core::memory::{HoldRecord, NameState, QueueEntry, Wanted};
 
 use super::message::{Reply, Request};
 use super::{ENTRY_TTL, GRACE, TTL};
-use crate::models::id::{Id, Ids};
-use crate::models::mutant::Mutant;
-use crate::models::server_rules::who_is_next;
-use crate::models::time::{Time, units};
+use crate::id::{Id, Ids};
+use crate::mutant::Mutant;
+use crate::server_rules::who_is_next;
+use crate::time::{Time, units};
 
 /// The name at the server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]

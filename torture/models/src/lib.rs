@@ -1,6 +1,6 @@
 //! Models of the protocols: everything that can happen within small bounds, in every order, on the very functions
 //! ([`lock_core::backend::rules`]) that the memory backend calls, and that the scripts and statements of the servers
-//! agree with (`tests/all/differential.rs`).
+//! agree with (`../tests/all/differential.rs`).
 //!
 //! | Model | What happens | What it leaves out |
 //! |---|---|---|
@@ -30,7 +30,7 @@
 //! The properties are named in [`properties`]. A model that shows nothing is caught in two ways: every model must reach
 //! two holds that were done (the session: belief past its first timeout), and every mutant ([`mutant::Mutant`]) must
 //! break the property that it is said to break. The shortest trace to that is written in `traces.md`, and below;
-//! `tests/all/simulated/models.rs` finds the same trace each time.
+//! `tests/all/models.rs` finds the same trace each time.
 //!
 //! # What the models found
 //! In drafts of the queue, before it was written, and in what was there:
@@ -58,7 +58,8 @@
 //!   still: both are outside the failure model.
 //!
 //! # Traces
-#![doc = include_str!("models/traces.md")]
+#![doc = include_str!("traces.md")]
+#![forbid(unsafe_code)]
 
 pub mod acquire_all;
 pub mod check;

@@ -1,26 +1,26 @@
 //! The models of the protocols: each keeps its properties in every order of events within its bounds, and every
-//! mutant breaks the one that it is said to break, by the trace in `src/models/traces.md`.
+//! mutant breaks the one that it is said to break, by the trace in `src/traces.md`.
 //!
-//! `cargo test --release -p torture simulated::models -- --nocapture` prints the bounds, the states and the seconds.
+//! `cargo test --release -p torture-models --test models models:: -- --nocapture` prints the bounds, the states and the seconds.
 
 use std::collections::HashSet;
 
-use torture::models::acquire_all::AcquireAllModel;
-use torture::models::check::{ProtocolModel, check, numbered, shortest_trace};
-use torture::models::joins::JoinsModel;
-use torture::models::lease::LeaseModel;
-use torture::models::modes::{Kind, ModesModel};
-use torture::models::mutant::Mutant;
-use torture::models::passes::PassModel;
-use torture::models::postgres_lease::PostgresLeaseModel;
-use torture::models::queue::QueueModel;
-use torture::models::session::SessionModel;
-use torture::models::token_offset::TokenOffsetModel;
-use torture::models::tokens::TokenModel;
-use torture::models::zookeeper_minimum::ZookeeperMinimumModel;
-use torture::models::zookeeper_modes::ZookeeperModesModel;
+use torture_models::acquire_all::AcquireAllModel;
+use torture_models::check::{ProtocolModel, check, numbered, shortest_trace};
+use torture_models::joins::JoinsModel;
+use torture_models::lease::LeaseModel;
+use torture_models::modes::{Kind, ModesModel};
+use torture_models::mutant::Mutant;
+use torture_models::passes::PassModel;
+use torture_models::postgres_lease::PostgresLeaseModel;
+use torture_models::queue::QueueModel;
+use torture_models::session::SessionModel;
+use torture_models::token_offset::TokenOffsetModel;
+use torture_models::tokens::TokenModel;
+use torture_models::zookeeper_minimum::ZookeeperMinimumModel;
+use torture_models::zookeeper_modes::ZookeeperModesModel;
 
-const TRACES: &str = include_str!("../../../src/models/traces.md");
+const TRACES: &str = include_str!("../../src/traces.md");
 
 /// Two clients, two holds each, and nothing goes wrong but that everything is late or lost, or paused.
 const LEASE: LeaseModel = LeaseModel {

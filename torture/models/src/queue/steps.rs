@@ -3,11 +3,11 @@
 use lock_core::backend::rules;
 
 use super::{ENTRY_TTL, GRACE, Phase, Process, QueueModel, REFRESH, State, TTL};
-use crate::models::id::Id;
-use crate::models::mutant::Mutant;
-use crate::models::request::{Reply, Request, Wake};
-use crate::models::server::Settings;
-use crate::models::time::{Time, units};
+use crate::id::Id;
+use crate::mutant::Mutant;
+use crate::request::{Reply, Request, Wake};
+use crate::server::Settings;
+use crate::time::{Time, units};
 
 impl QueueModel {
     pub(super) fn settings(&self) -> Settings {

@@ -1,7 +1,7 @@
 //! The effect of each event.
 
 use super::{Holder, Kept, Next, Stamp, State, ZookeeperMinimumModel};
-use crate::models::mutant::Mutant;
+use crate::mutant::Mutant;
 
 impl ZookeeperMinimumModel {
     pub(super) fn release(&self, state: &mut State) -> Option<()> {

@@ -4,8 +4,8 @@ use lock_core::backend::rules;
 
 use super::message::{Kind, Reply, Request};
 use super::{Action, Held, Mail, ModesModel, Phase, REFRESH, State, Wait, lease};
-use crate::models::id::Id;
-use crate::models::time::Time;
+use crate::id::Id;
+use crate::time::Time;
 
 impl ModesModel {
     /// Adds the actions of a running process. Returns whether it must act before time passes.

@@ -4,8 +4,8 @@ use std::fmt;
 
 use lock_core::backend::{Mode, Permits};
 
-use crate::models::id::Id;
-use crate::models::time::Time;
+use crate::id::Id;
+use crate::time::Time;
 
 /// A mode that can be written in a constant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -5,11 +5,11 @@ use std::time::Duration;
 use lock_core::backend::rules::{self, Moment};
 
 use super::{Client, LeaseModel, Mail, Phase, State, Work};
-use crate::models::id::Id;
-use crate::models::mutant::Mutant;
-use crate::models::request::{Reply, Request};
-use crate::models::server::Settings;
-use crate::models::time::{STEP, Time, units};
+use crate::id::Id;
+use crate::mutant::Mutant;
+use crate::request::{Reply, Request};
+use crate::server::Settings;
+use crate::time::{STEP, Time, units};
 
 impl LeaseModel {
     pub(super) fn settings(&self) -> Settings {

@@ -8,7 +8,7 @@
 //! [`lock_core::backend::rules`].
 //!
 //! ```
-//! use torture::models::quorum::{Scenario, run};
+//! use torture_models::quorum::{Scenario, run};
 //! let figures = run(&Scenario::default(), 1);
 //! assert!(figures.violation.is_none() && figures.grants > 0);
 //! ```

@@ -5,8 +5,8 @@
 
 use std::fmt::Write;
 
-use torture::models::properties::ONE_BELIEVER;
-use torture::models::quorum::{QuorumMutant, Reinstall, Scenario, Strategy, Totals, run, run_all, run_traced};
+use torture_models::properties::ONE_BELIEVER;
+use torture_models::quorum::{QuorumMutant, Reinstall, Scenario, Strategy, Totals, run, run_all, run_traced};
 
 /// The number of histories of each scenario. All are decided by their seeds.
 const SEEDS: u64 = 200;
