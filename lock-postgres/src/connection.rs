@@ -1,7 +1,7 @@
 //! One connection to the server: requests, their answers, and its end.
 //!
 //! The driver matches answers by order and reads on if nobody waits for one. So a request may be dropped at any point, and many go
-//! out without waiting for each other.
+//! out without waiting for each other, but [behind a pooler of transactions](in_turn).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use futures_util::FutureExt;
+use futures_util::{FutureExt, TryFutureExt};
 use lock_core::backend::SentAt;
 use lock_kit::runtime::RuntimeCheck;
 use parking_lot::Mutex;
@@ -24,11 +24,13 @@ use tokio_postgres::{AsyncMessage, Client, Row, SimpleQueryMessage};
 pub(crate) use self::dial::{Dialer, SetUp};
 pub(crate) use self::supervisor::Supervisor;
 
+use self::in_turn::InTurn;
 use self::prepared::Prepared;
 use crate::error::SqlError;
 use crate::probe::Probe;
 
 mod dial;
+mod in_turn;
 mod prepared;
 mod supervisor;
 mod tls;
@@ -59,7 +61,9 @@ pub(crate) type OnCall = Box<dyn Fn(&str) + Send + Sync>;
 pub(crate) type OnEnd = Box<dyn FnOnce() + Send>;
 
 pub(crate) struct Connection {
-    client: Client,
+    client: Arc<Client>,
+    /// Behind a pooler that lends its connections for a transaction.
+    in_turn: Option<InTurn>,
     state: Arc<State>,
     task: AbortHandle,
     pub(crate) probe: Probe,
@@ -189,6 +193,11 @@ impl Connection {
         self.state.check.is_driven().await
     }
 
+    /// Whether an answer is to be expected here.
+    pub(crate) fn is_usable(&self) -> bool {
+        !self.has_ended() && self.is_here() && !self.is_silent()
+    }
+
     pub(crate) fn is_here(&self) -> bool {
         self.state.check.is_here()
     }
@@ -210,6 +219,9 @@ impl Connection {
         parameters: Parameters<'_>,
         limit: Option<Duration>,
     ) -> Result<Vec<Row>, SqlError> {
+        if let Some(in_turn) = &self.in_turn {
+            return self.answer(in_turn.query(statement, parameters), limit).await;
+        }
         let key = std::ptr::from_ref(statement).addr();
         let prepared = self.prepared.lock().get(key);
         let Some(prepared) = prepared else {
@@ -218,13 +230,13 @@ impl Connection {
                 .copied()
                 .zip(statement.types.iter().cloned())
                 .collect();
-            let rows = self
-                .answer(self.client.query_typed(&statement.sql, &typed), limit)
-                .await?;
+            let asked = self.client.query_typed(&statement.sql, &typed);
+            let rows = self.answer(asked.map_err(SqlError::from), limit).await?;
             self.prepare_in_background(statement, key);
             return Ok(rows);
         };
-        let rows = self.answer(self.client.query(&prepared, parameters), limit).await;
+        let asked = self.client.query(&prepared, parameters);
+        let rows = self.answer(asked.map_err(SqlError::from), limit).await;
         if rows.as_ref().is_err_and(SqlError::is_unprepared) {
             // Behind a pooler that was not declared. The statement was refused, so the caller may repeat it.
             self.prepares.store(false, Ordering::Relaxed);
@@ -238,7 +250,13 @@ impl Connection {
     /// # Cancel safety
     /// As [`query`](Self::query).
     pub(crate) async fn run(&self, sql: &str, limit: Option<Duration>) -> Result<TextRows, SqlError> {
-        let messages = self.answer(self.client.simple_query(sql), limit).await?;
+        let messages = match &self.in_turn {
+            Some(in_turn) => self.answer(in_turn.run(sql), limit).await?,
+            None => {
+                let asked = self.client.simple_query(sql);
+                self.answer(asked.map_err(SqlError::from), limit).await?
+            }
+        };
         let rows = messages.into_iter().filter_map(|message| match message {
             SimpleQueryMessage::Row(row) => Some(
                 (0..row.len())
@@ -252,15 +270,17 @@ impl Connection {
 
     /// Sends a text of statements whose answer nobody needs.
     pub(crate) fn send(&self, sql: &str) {
-        if !self.has_ended() {
+        match &self.in_turn {
+            _ if self.has_ended() => {}
+            Some(in_turn) => in_turn.send(sql),
             // The first poll sends it, and the driver reads the answer.
-            drop(self.client.simple_query(sql).now_or_never());
+            None => drop(self.client.simple_query(sql).now_or_never()),
         }
     }
 
     async fn answer<T>(
         &self,
-        request: impl Future<Output = Result<T, tokio_postgres::Error>>,
+        request: impl Future<Output = Result<T, SqlError>>,
         limit: Option<Duration>,
     ) -> Result<T, SqlError> {
         if self.has_ended() {
@@ -278,7 +298,7 @@ impl Connection {
         };
         let answer = tokio::select! {
             biased;
-            answer = request => answer.map_err(SqlError::from),
+            answer = request => answer,
             () = self.state.check.undriven() => Err(SqlError::RuntimeNotDriven),
             limit = too_late => {
                 self.abort();
@@ -310,22 +330,24 @@ impl Connection {
 }
 
 /// A request that is under way, or whose caller has left.
-struct UnansweredRequest<'a> {
-    state: &'a State,
+struct UnansweredRequest {
+    state: Arc<State>,
     number: u64,
 }
 
-impl<'a> UnansweredRequest<'a> {
-    fn begin(state: &'a State) -> Self {
+impl UnansweredRequest {
+    fn begin(state: &Arc<State>) -> Self {
         let mut unanswered = state.unanswered.lock();
         let number = unanswered.next;
         unanswered.next += 1;
         unanswered.since.insert(number, Instant::now());
+        drop(unanswered);
+        let state = state.clone();
         Self { state, number }
     }
 }
 
-impl Drop for UnansweredRequest<'_> {
+impl Drop for UnansweredRequest {
     fn drop(&mut self) {
         self.state.unanswered.lock().since.remove(&self.number);
     }

@@ -33,6 +33,9 @@ pub(crate) enum SqlError {
     /// The answer has another shape than the statement asks for.
     #[error("the server's answer has no {0}")]
     UnexpectedAnswer(&'static str),
+    /// A parameter does not have the type that the statement names: nothing was sent.
+    #[error("a parameter is no {0}")]
+    UnexpectedParameter(String),
     /// Nobody drives the runtime that the connection runs on: the outcome is unknown.
     #[error("the tokio runtime that the connection runs on is not driven")]
     RuntimeNotDriven,
@@ -96,7 +99,7 @@ impl SqlError {
 
     /// The server has certainly not executed it: it refused it, or nothing was sent.
     pub(crate) fn is_not_executed(&self) -> bool {
-        self.is_refusal() || matches!(self, Self::NotConnected)
+        self.is_refusal() || matches!(self, Self::NotConnected | Self::UnexpectedParameter(_))
     }
 
     /// The connection broke or has to be given up, so that a new one may do better.
@@ -158,6 +161,10 @@ impl SqlError {
             Self::UnexpectedAnswer(_) => (
                 ErrorKind::Unexpected,
                 "the PostgreSQL server answered something unexpected: please report it".into(),
+            ),
+            Self::UnexpectedParameter(_) => (
+                ErrorKind::Unexpected,
+                "a statement for the PostgreSQL server was not made as it should be: please report it".into(),
             ),
         };
         let is_not_executed = self.is_not_executed();

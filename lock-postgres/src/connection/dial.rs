@@ -13,6 +13,7 @@ use tokio::time::{Instant, timeout};
 use tokio_postgres::config::SslMode;
 use tokio_postgres::{Client, Config, NoTls};
 
+use super::in_turn::InTurn;
 use super::tls::Handshake;
 use super::{Connection, OnCall, State, TextRows};
 use crate::config::{Host, Pooler, PostgresConfig};
@@ -182,7 +183,9 @@ impl Dialer {
             (true, None) => format!("{SETTINGS};{PROBE}"),
             (true, Some(set_up)) => format!("{SETTINGS};{PROBE};{}", set_up.text),
         };
+        let client = Arc::new(client);
         let mut connection = Connection {
+            in_turn: (!is_own).then(|| InTurn::spawn(client.clone(), state.clone())),
             client,
             state,
             task,

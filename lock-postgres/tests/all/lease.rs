@@ -4,6 +4,7 @@ mod clock;
 mod errors;
 mod failover;
 mod late;
+mod pooler;
 mod queue;
 mod renewals;
 mod sharing;
