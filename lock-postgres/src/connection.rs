@@ -193,11 +193,6 @@ impl Connection {
         self.state.check.is_driven().await
     }
 
-    /// Whether an answer is to be expected here.
-    pub(crate) fn is_usable(&self) -> bool {
-        !self.has_ended() && self.is_here() && !self.is_silent()
-    }
-
     pub(crate) fn is_here(&self) -> bool {
         self.state.check.is_here()
     }

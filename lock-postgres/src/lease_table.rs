@@ -16,7 +16,6 @@ use parking_lot::Mutex;
 use tokio::time::timeout;
 
 use self::listener::Listener;
-use self::releases::Releases;
 use self::renewals::Renewals;
 use self::waits::Waits;
 use crate::clean_up::{AT_ONCE, delete_dead};
@@ -36,7 +35,6 @@ mod backend;
 mod end;
 mod hold;
 mod listener;
-mod releases;
 mod renewals;
 mod waits;
 
@@ -56,7 +54,6 @@ struct Shared {
     claims: Claims<u64>,
     waits: Arc<Waits>,
     renewals: Renewals,
-    releases: Releases,
     locked_rows: LockedRows,
     downgrades: Downgrades,
     clean_ups: Schedule,
@@ -76,7 +73,6 @@ impl Shared {
             claims: Claims::default(),
             waits: Arc::default(),
             renewals: Renewals::default(),
-            releases: Releases::default(),
             locked_rows: LockedRows::default(),
             downgrades: Downgrades::default(),
             clean_ups: Schedule::new(),

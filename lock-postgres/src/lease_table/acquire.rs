@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lock_core::backend::{AcquireRequest, Attempt, Busy, SentAt};
-use lock_core::{Error, ErrorKind, LockName, Result};
+use lock_core::{Error, ErrorKind, Result};
 use lock_kit::lease_rows::LeaseHold;
 use lock_kit::pacing::Wakes;
 use lock_kit::requests::{check_not_given_up, note_silence, unless_given_up};
@@ -84,7 +84,7 @@ impl Shared {
     async fn ask_on(self: &Arc<Self>, request: &AcquireRequest) -> Result<Asked> {
         Kind::of(request.mode())?;
         for _ in 0..MAX_RETRIES {
-            let connection = unless_given_up(request, SERVER, self.connection_to_ask(request.name())).await?;
+            let connection = unless_given_up(request, SERVER, self.asking.connection()).await?;
             request.note_connected();
             // Whatever is granted must be kept and ended.
             unless_given_up(request, SERVER, self.keeping.connection()).await?;
@@ -124,19 +124,6 @@ impl Shared {
             }
         }
         Err(refused_again_and_again())
-    }
-
-    /// The connection of an acquire, which takes effect after all releases of its name that were sent before.
-    async fn connection_to_ask(&self, name: &LockName) -> Result<Arc<Connection>> {
-        let asking = self.asking.connection().await?;
-        for connection in self.releases.connections(name) {
-            if !Arc::ptr_eq(&connection, &asking) && connection.is_usable() {
-                // The answer to nothing comes after that to the release. The acquire itself does not go over this connection: it
-                // might wait for a row, and renewals behind it.
-                drop(connection.run("", self.limit()).await);
-            }
-        }
-        Ok(asking)
     }
 
     /// Asks once. A request that was never refused tries the shortest statement first.

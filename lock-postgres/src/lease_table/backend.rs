@@ -30,8 +30,7 @@ use crate::protocol::answers::status;
 /// A hold outlives its connections, and a server that comes back before its TTL has passed. If the server's clock is set
 /// back, a hold lasts at most as long as the longest TTL that its holder asked for.
 ///
-/// Waiters of one process queue there, and processes queue at the server, in order. The next acquire of a process mostly
-/// follows the release without waiting for its answer. The release calls the first one with `NOTIFY`,
+/// Waiters of one process queue there, and processes queue at the server, in order. The release calls the first one with `NOTIFY`,
 /// and a stand-by, which asks 100 ms later. It returns after the call, one round trip and at most 250 ms later than if nobody waits: a
 /// process may end right after it. Besides, a waiter asks by itself every 0.5 to 1 s, and less often if many
 /// names are waited for. A process that dies while it waits keeps those behind it waiting for up to 3 s.
@@ -135,7 +134,6 @@ impl DistributedLock for LeaseTableBackend {
             .fifo()
             .pass()
             .minimum_hold()
-            .ordered()
             .durable_tokens()
             .any_floor()
             .shared()

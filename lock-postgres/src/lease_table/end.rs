@@ -10,7 +10,7 @@ use tokio_postgres::Row;
 use super::Shared;
 use crate::connection::{Connection, Parameters, Statement, TextRows};
 use crate::error::{SqlError, unless_missing};
-use crate::names::{id_of, literal, name_bytes};
+use crate::names::{id_of, name_bytes};
 use crate::protocol::answers::{column, duration, flag, flags, revoked, told};
 use crate::protocol::sharing::End;
 use crate::protocol::terms::{as_micros, signed};
@@ -53,9 +53,8 @@ impl Shared {
             Some(connection) => connection,
             None => self.keeping.connection().await?,
         };
-        let _under_way = self.releases.begin(name, &connection);
-        if self.claims.may_overtake(holder, &connection.number) || self.locked_rows.contains(name) {
-            // One request and one transaction: if it fails, the hold is as it was.
+        if self.claims.may_overtake(holder, &connection.number) {
+            // One transaction: if it fails, the hold is as it was.
             return self.end_any(&connection, name, holder, keep_for).await;
         }
         let (id, rest) = (id_of(holder), keep_for.map_or(0, as_micros));
@@ -141,21 +140,9 @@ impl Shared {
         Ok(Revoked::done(left))
     }
 
-    /// Runs a text that locks this name's row. If that is known to stay locked, the text fails soon.
+    /// Runs a text that locks this name's row.
     async fn run_on_row(&self, connection: &Connection, name: &LockName, sql: &str) -> Result<TextRows, SqlError> {
-        let rows = match self.locked_rows.contains(name) {
-            true => {
-                let lock = self.statements.lock_soon(&literal(name_bytes(name)));
-                connection.run(&format!("{lock};{sql}"), self.limit()).await
-            }
-            false => connection.run(sql, self.limit()).await,
-        };
-        match &rows {
-            Ok(_) => self.locked_rows.remove(name),
-            Err(error) if error.is_locked() => self.locked_rows.insert(name),
-            Err(_) => {}
-        }
-        rows
+        self.with_row(connection, name, connection.run(sql, self.limit())).await
     }
 
     /// Runs a statement that locks this name's row. Without a table there is nothing.

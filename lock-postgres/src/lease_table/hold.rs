@@ -35,7 +35,6 @@ impl LeaseRows for Shared {
             return self.release_exclusive(&held.name, held.holder, keep_for).await;
         }
         let connection = self.keeping.connection().await?;
-        let _under_way = self.releases.begin(&held.name, &connection);
         self.end_any(&connection, &held.name, held.holder, keep_for).await
     }
 
