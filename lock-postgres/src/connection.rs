@@ -265,8 +265,10 @@ impl Connection {
 
     /// Sends a text of statements whose answer nobody needs.
     pub(crate) fn send(&self, sql: &str) {
+        if self.has_ended() {
+            return;
+        }
         match &self.in_turn {
-            _ if self.has_ended() => {}
             Some(in_turn) => in_turn.send(sql),
             // The first poll sends it, and the driver reads the answer.
             None => drop(self.client.simple_query(sql).now_or_never()),

@@ -59,11 +59,11 @@
 //!   `ALTER ROLE app SET default_transaction_isolation='read committed'` (polylock refuses any other) and
 //!   `ALTER ROLE app SET lock_timeout='1s'`.
 //! - Statements are not prepared. The server parses each of them, which takes several times as long as it takes to execute it.
-//! - Requests go one at a time over each of the two connections. If a client leaves a PgBouncer 1.18 with several requests under way, the
-//!   pooler gives the answers to the next client, which may take a stranger's grant for its own.
+//! - Requests go one at a time over each of the two connections. A PgBouncer 1.18 whose client leaves with several requests under way gives
+//!   the answers to its next client. That one may take a stranger's grant for its own.
 //! - Nobody can listen there. Name the server itself by `listen`, or waiters ask again every 250 to 500 ms.
 //! - Give locks a small pool of their own, by a user or a database that only polylock has. Otherwise renewals wait behind queries of the
-//!   application, and a client of the application that leaves as above may give its answers to polylock.
+//!   application. And if a client of the application leaves as above, polylock may be given its answers.
 //!
 //! # Failover
 //! Name all servers in the URL: each connection goes to the first one that takes writes. A primary that became a standby is

@@ -58,7 +58,7 @@ impl InTurn {
         .await
     }
 
-    /// The same for a text of statements.
+    /// The same for a text of statements, which is one request.
     pub(super) async fn run(&self, sql: &str) -> Result<Vec<SimpleQueryMessage>, SqlError> {
         let (client, sql) = (self.client.clone(), sql.to_owned());
         self.ask(async move { client.simple_query(&sql).await }).await
