@@ -281,7 +281,9 @@ impl<W: Which> PostgresHarness<W> {
             .expect("connect to the server");
         // It ends with its client.
         tokio::spawn(connection);
-        let writing = "SET default_transaction_read_only = off; SET statement_timeout = 0; SET lock_timeout = 0";
+        // A grant must outlive a crash of the server.
+        let writing = "SET default_transaction_read_only = off; SET statement_timeout = 0; SET lock_timeout = 0; \
+                       SET synchronous_commit = on";
         client.batch_execute(writing).await.expect("prepare a client");
         client
     }
