@@ -241,7 +241,10 @@ fn conclude(runs: &[Run], total: Duration, options: Options) -> ExitCode {
         println!("FAILED: {problem}");
     }
     for test in &report.unsteady {
-        println!("UNSTEADY: test {test} failed beside others and passed alone; what it printed is above");
+        println!(
+            "UNSTEADY: test {test} failed beside others and passed alone: {}",
+            report.reason(test)
+        );
     }
     // The budgets are those of every change.
     if !options.all {

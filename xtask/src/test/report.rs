@@ -110,20 +110,27 @@ impl Report {
         all.then_some(failed)
     }
 
-    /// Takes in how the failed tests fared alone. Whether all of them passed.
+    /// Takes in how the failed tests fared alone: those that passed are unsteady. Whether none is left that failed.
     pub(crate) fn settle(&mut self, alone: &Self) -> bool {
-        let failed: Vec<String> = self.failed_tests().map(String::from).collect();
-        let passed = |test: &String| alone.tests.get(test) == Some(&Verdict::Passed);
-        if alone.failed > 0 || alone.unfinished > 0 || !failed.iter().all(passed) {
+        if alone.unfinished > 0 {
             return false;
         }
-        self.failed -= failed.len();
-        self.passed += failed.len();
-        for test in failed {
+        let passed = |test: &String| alone.tests.get(test) == Some(&Verdict::Passed);
+        let failed: Vec<String> = self.failed_tests().map(String::from).collect();
+        for test in failed.into_iter().filter(passed) {
+            self.failed -= 1;
+            self.passed += 1;
             self.tests.insert(test.clone(), Verdict::Passed);
             self.unsteady.push(test);
         }
-        true
+        alone.failed == 0 && self.failed_tests().next().is_none()
+    }
+
+    /// What this test said when it failed: the line after that of the panic.
+    pub(crate) fn reason(&self, test: &str) -> &str {
+        let printed = self.printed.get(test).map_or("", |printed| printed);
+        let mut lines = printed.lines().skip_while(|line| !line.contains("panicked at"));
+        lines.nth(1).unwrap_or("what it printed is above")
     }
 
     fn failed_tests(&self) -> impl Iterator<Item = &str> {
@@ -133,7 +140,10 @@ impl Report {
 
     /// What is wrong beyond steps that failed.
     pub(crate) fn problems(&self) -> Vec<String> {
-        let mut problems: Vec<String> = self.failed_tests().map(|test| format!("test {test}")).collect();
+        let failed = self.failed_tests();
+        let mut problems: Vec<String> = failed
+            .map(|test| format!("test {test}: {}", self.reason(test)))
+            .collect();
         if self.unfinished > 0 {
             problems.push(format!("{} test binaries ended without a result", self.unfinished));
         }

@@ -18,7 +18,7 @@ fn several_binaries_are_summed() {
          test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.0s\n",
     );
     assert_eq!(report.summary(0), "2 passed, 1 failed, 1 skipped");
-    assert_eq!(report.problems(), ["test a::d"]);
+    assert_eq!(report.problems(), ["test a::d: what it printed is above"]);
     assert_eq!(report.tests["src/lib.rs - f (line 3) - compile"], Verdict::Passed);
     assert_eq!(report.tests["a::c"], Verdict::Skipped);
 }
@@ -94,10 +94,24 @@ fn a_test_that_passes_alone_is_unsteady() {
 
 #[test]
 fn a_test_that_fails_alone_has_failed() {
-    let mut report = failing("not within 10s");
+    let mut report = failing("\nthread 'a' (7) panicked at x.rs:1:2:\nnot within 10s\nstack backtrace:");
     assert!(!report.settle(&failing("again")));
     assert!(!report.settle(&Report::default()));
-    assert_eq!(report.problems(), ["test a"]);
+    assert_eq!(report.problems(), ["test a: not within 10s"]);
+    assert_eq!(report.summary(0), "1 passed, 1 failed, 0 skipped");
+}
+
+#[test]
+fn of_two_that_failed_the_one_that_passes_alone_is_unsteady() {
+    let both = "running 2 tests\ntest a ... FAILED\ntest b ... FAILED\n\
+                test result: FAILED. 0 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.0s\n";
+    let alone = both
+        .replace("a ... FAILED", "a ... ok")
+        .replace("0 passed; 2", "1 passed; 1");
+    let mut report = read(both);
+    assert!(!report.settle(&read(&alone)));
+    assert_eq!(report.unsteady, ["a"]);
+    assert_eq!(report.problems(), ["test b: what it printed is above"]);
     assert_eq!(report.summary(0), "1 passed, 1 failed, 0 skipped");
 }
 
