@@ -18,7 +18,9 @@ use crate::subjects::held::{Held, HeldBare};
 use crate::subjects::polylock::{Polylock, Raw, WithoutPasses};
 use crate::subjects::quorum::Nodes;
 use crate::subjects::takeover::TakeOver;
-use crate::subjects::{blocking, core, costs, memory, mysql, parts, postgres, redis, tls, waiters, zookeeper};
+use crate::subjects::{
+    blocking, core, costs, instructions, memory, mysql, parts, postgres, redis, tls, waiters, zookeeper,
+};
 use crate::workload::{LeaderEnd, Workload};
 
 pub(crate) struct Benchmark {
@@ -119,6 +121,12 @@ impl Benchmark {
                 }],
             };
         }
+        if let Workload::Instructions(tasks) = workload {
+            return match self.backend {
+                Backend::Redis => instructions::entries(tasks).await,
+                _ => Vec::new(),
+            };
+        }
         let mut entries = entries_of(match workload {
             Workload::Load(load::Workload::Crowd { .. }) | Workload::Down(_) => Vec::new(),
             Workload::Load(workload) if workload.is_exclusive() => self.players(workload),
@@ -161,7 +169,7 @@ impl Benchmark {
             Workload::Names | Workload::Log | Workload::Bloat => Vec::new(),
             Workload::Waiters => waiters::participants(&self.make, self.backend == Backend::Memory),
             // Above.
-            Workload::Tls(_) | Workload::TakeOver(_) => Vec::new(),
+            Workload::Tls(_) | Workload::TakeOver(_) | Workload::Instructions(_) => Vec::new(),
         });
         if let Workload::Blocking(threads) = workload {
             entries.extend(self.peers.blocking_entries(threads));

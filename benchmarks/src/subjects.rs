@@ -5,6 +5,7 @@ pub(crate) mod core;
 pub(crate) mod costs;
 pub(crate) mod counted;
 pub(crate) mod held;
+pub(crate) mod instructions;
 pub(crate) mod memory;
 pub(crate) mod mysql;
 pub(crate) mod parts;

@@ -27,6 +27,8 @@ pub(crate) enum Workload {
     Core,
     /// So many tasks, each with a name of its own: what a pair costs client and server.
     Costs(usize),
+    /// On Redis: so many tasks, each with a name of its own: the server's instructions for a pair.
+    Instructions(usize),
     /// So many tasks, each with a name of its own, over TLS and without.
     Tls(usize),
     /// So many threads, each with a name of its own: the API without async beside the async one.
@@ -81,6 +83,7 @@ pub(crate) fn all() -> Vec<Workload> {
     let mut all = vec![Workload::Core, Workload::Parts(16)];
     all.extend([own(1), own(16), own(64), background(1), background(64)].map(Workload::Load));
     all.extend([16, 64].map(Workload::Costs));
+    all.push(Workload::Instructions(64));
     all.push(Workload::Tls(64));
     all.extend([1, 16].map(Workload::Blocking));
     all.extend([One { tasks: 16 }, Two { tasks: 16 }].map(Workload::Load));
@@ -113,6 +116,8 @@ impl Workload {
             Self::Load(load::Workload::Crowd { .. }) | Self::Down(_) | Self::Names => 6 * plain,
             // A table that grows needs some seconds to do so.
             Self::Log => 20 * plain,
+            // The server is some fifty times slower.
+            Self::Instructions(_) => 2 * plain,
             // A minute: as often autovacuum looks.
             Self::Bloat => 120 * plain,
             _ => plain,
@@ -124,7 +129,7 @@ impl Workload {
         match self {
             // Whoever waits for the lock at the end has it once more, after some switches of tasks on a busy machine.
             Self::Load(load::Workload::HandOff { clients }) => Duration::from_secs(10 + clients as u64 / 4),
-            Self::Down(_) => Duration::from_secs(30),
+            Self::Down(_) | Self::Instructions(_) => Duration::from_secs(30),
             Self::Load(_) | Self::Core | Self::Costs(_) | Self::Tls(_) | Self::Blocking(_) | Self::Parts(_) => {
                 Duration::from_secs(10)
             }
@@ -206,6 +211,10 @@ impl Workload {
             ),
             Self::Core => "one name, one task, on a runtime of one thread, by that thread's CPU".into(),
             Self::Costs(tasks) => format!("{}, and what a pair costs", own_names(tasks)),
+            Self::Instructions(tasks) => format!(
+                "{}, on a server that valgrind runs and whose instructions it counts",
+                own_names(tasks)
+            ),
             Self::Tls(tasks) => format!("{}, over TLS and without, on one server", own_names(tasks)),
             Self::Blocking(threads) => {
                 format!(
@@ -253,6 +262,7 @@ impl fmt::Display for Workload {
             Self::Bloat => write!(f, "bloat-{NAMES}"),
             Self::Core => f.write_str("core-1"),
             Self::Costs(tasks) => write!(f, "costs-{tasks}"),
+            Self::Instructions(tasks) => write!(f, "instructions-{tasks}"),
             Self::Tls(tasks) => write!(f, "tls-{tasks}"),
             Self::Blocking(threads) => write!(f, "blocking-{threads}"),
             Self::TakeOver(end) => write!(f, "takeover-{end}"),

@@ -27,6 +27,8 @@ pub struct Redis {
     clock: Option<Clock>,
     disk: Option<Disk>,
     settings: Vec<(String, Vec<String>)>,
+    /// The program that runs it, with its arguments, or nothing.
+    under: Vec<String>,
     tls: Option<(Certificates, Arc<Port>)>,
 }
 
@@ -39,6 +41,7 @@ impl Redis {
             clock: None,
             disk: None,
             settings: Vec::new(),
+            under: Vec::new(),
             tls: None,
         }
     }
@@ -81,6 +84,15 @@ impl Redis {
     #[must_use]
     pub fn disk(mut self, disk: &Disk) -> Self {
         self.disk = Some(disk.clone());
+        self
+    }
+
+    /// Has this program run it, which is given these arguments and then the server's command, like `valgrind`. It must run the server in
+    /// its own process.
+    #[must_use]
+    pub fn under(mut self, program: &str, arguments: impl IntoIterator<Item: Into<String>>) -> Self {
+        self.under = vec![program.into()];
+        self.under.extend(arguments.into_iter().map(Into::into));
         self
     }
 
@@ -203,7 +215,15 @@ impl Recipe for Redis {
     }
 
     fn command(&self, data: &Path, port: u16) -> Result<Command, Error> {
-        let mut command = Command::new(locate::redis(self.edition)?);
+        let server = locate::redis(self.edition)?;
+        let mut command = match self.under.split_first() {
+            Some((program, arguments)) => {
+                let mut command = Command::new(program);
+                command.args(arguments).arg(server);
+                command
+            }
+            None => Command::new(server),
+        };
         command
             .args(["--bind", "127.0.0.1", "--port"])
             .arg(self.plain_port().unwrap_or(port).to_string())

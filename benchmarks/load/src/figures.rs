@@ -56,6 +56,8 @@ pub enum Unit {
     CpuPerPair,
     /// Microseconds of the server's CPU for an acquire with its release.
     ServerCpuPerPair,
+    /// Instructions of the server for an acquire with its release.
+    ServerInstructionsPerPair,
     /// How often a worker of the runtime slept, for an acquire with its release.
     ParksPerPair,
     /// How often the system took a thread of this process off its core, for an acquire with its release.
@@ -72,7 +74,7 @@ pub enum Unit {
     DeadRows,
 }
 
-const NAMES: [(Unit, &str); 28] = [
+const NAMES: [(Unit, &str); 29] = [
     (Unit::PairsPerSecond, "pairs/s"),
     (Unit::MicrosMedian, "us-p50"),
     (Unit::Micros99, "us-p99"),
@@ -94,6 +96,7 @@ const NAMES: [(Unit, &str); 28] = [
     (Unit::NanosPerOperation, "cpu-ns"),
     (Unit::CpuPerPair, "cpu-us/pair"),
     (Unit::ServerCpuPerPair, "server-cpu-us/pair"),
+    (Unit::ServerInstructionsPerPair, "server-instr/pair"),
     (Unit::ParksPerPair, "parks/pair"),
     (Unit::SwitchesPerPair, "switches/pair"),
     (Unit::LogBytesPerPair, "log-B/pair"),

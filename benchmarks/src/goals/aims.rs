@@ -80,6 +80,13 @@ pub(super) const REDIS: &[Aim] = &[
         By::Subject("rslock"),
         AtLeast(0.8),
     ),
+    aim(
+        "instructions-64 by rslock",
+        "instructions-64",
+        Unit::ServerInstructionsPerPair,
+        By::Subject("rslock"),
+        AtMost(2.3),
+    ),
     // Both take several names in turn, and neither is passed one on without the server.
     aim(
         "own-1-background by bare",

@@ -234,6 +234,13 @@ pub(crate) async fn version(url: &str) -> Result<String> {
     ))
 }
 
+/// The number of the server's process.
+pub(crate) async fn process(url: &str) -> Result<u32> {
+    let info = info(url, "server").await?;
+    let process = info.lines().find_map(|line| line.strip_prefix("process_id:"));
+    Ok(process.ok_or("INFO has no process_id")?.trim().parse()?)
+}
+
 /// How many requests the server has served: scripts and heartbeats, not what scripts call.
 pub(crate) async fn commands(url: String) -> Result<u64> {
     let info = info(&url, "commandstats").await?;
