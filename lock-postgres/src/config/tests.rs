@@ -1,4 +1,7 @@
-use lock_core::ErrorKind;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use lock_core::{Credentials, ErrorKind};
 
 use super::*;
 
@@ -65,6 +68,31 @@ fn a_url_of_sessions_says_all_that_the_builder_says() {
         (config.strategy(), PostgresConfig::new("db", 5432).strategy()),
         (Strategy::Session, Strategy::Lease)
     );
+}
+
+/// A source may say another user than the configuration, and is asked for each login.
+#[tokio::test]
+async fn a_login_has_the_user_and_the_password_of_its_moment() {
+    let limit = Duration::from_secs(5);
+    let config = PostgresConfig::new("db", 5432).with_user("app").with_database("shop");
+    let said = |user: &str, password: Option<&str>| (user.to_owned(), password.map(str::to_owned));
+    assert_eq!(config.login(limit).await.unwrap(), said("app", None));
+    let fixed = config.clone().with_password("first");
+    assert_eq!(fixed.login(limit).await.unwrap(), said("app", Some("first")));
+    let asked = Arc::new(AtomicU32::new(0));
+    let source = CredentialSource::ask(move || {
+        let number = asked.fetch_add(1, Ordering::Relaxed);
+        async move {
+            let credentials = Credentials::new(format!("password {number}"));
+            Ok(match number {
+                0 => credentials,
+                _ => credentials.with_user("other"),
+            })
+        }
+    });
+    let changing = config.with_credentials(source);
+    assert_eq!(changing.login(limit).await.unwrap(), said("app", Some("password 0")));
+    assert_eq!(changing.login(limit).await.unwrap(), said("other", Some("password 1")));
 }
 
 #[test]

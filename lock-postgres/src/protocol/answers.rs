@@ -87,6 +87,11 @@ pub(crate) fn duration(micros: i64) -> Duration {
     Duration::from_micros(u64::try_from(micros).unwrap_or(0))
 }
 
+/// The moment that is so many microseconds after 1970.
+fn time(micros: i64) -> SystemTime {
+    SystemTime::UNIX_EPOCH + duration(micros)
+}
+
 /// The first row's flag in this column; `None` without a row.
 pub(crate) fn flag(rows: &[Row], number: usize) -> Result<Option<bool>, SqlError> {
     rows.first()
@@ -126,22 +131,29 @@ fn waiter(row: &Row) -> Result<WaiterStatus, SqlError> {
     let (label, since): (Option<&[u8]>, Option<i64>) = (column(row, 2, WHAT)?, column(row, 8, WHAT)?);
     let mut waiter = WaiterStatus::new();
     waiter.label = label.map(text);
-    waiter.since = since.map(|since| SystemTime::UNIX_EPOCH + duration(since));
+    waiter.since = since.map(time);
     waiter.mode = mode(row)?;
     Ok(waiter)
 }
 
-/// `None` for what a later version has written.
 fn mode(row: &Row) -> Result<Option<Mode>, SqlError> {
     const WHAT: &str = "mode";
-    let (kind, permits, of): (i16, i64, i64) = (column(row, 5, WHAT)?, column(row, 6, WHAT)?, column(row, 7, WHAT)?);
+    Ok(mode_of(
+        column(row, 5, WHAT)?,
+        column(row, 6, WHAT)?,
+        column(row, 7, WHAT)?,
+    ))
+}
+
+/// The mode that these columns stand for; `None` for what a later version has written.
+fn mode_of(kind: i16, permits: i64, of: i64) -> Option<Mode> {
     let number = |number| u32::try_from(number).unwrap_or(0);
-    Ok(match kind {
+    match kind {
         Kind::EXCLUSIVE => Some(Mode::Exclusive),
         Kind::SHARED => Some(Mode::Shared),
         Kind::PERMITS => Permits::new(number(permits), number(of)).ok().map(Mode::Permits),
         _ => None,
-    })
+    }
 }
 
 /// What a text of statements tells.
@@ -249,5 +261,31 @@ mod tests {
             Some((Duration::from_micros(9), true))
         );
         assert_eq!(revoked(&row(&["x"])).unwrap(), None);
+    }
+
+    /// Every kind that this version writes is read as the mode that it was written for.
+    #[test]
+    fn columns_stand_for_the_mode_that_wrote_them() {
+        let permits = Mode::Permits(Permits::new(3, 7).unwrap());
+        for written in [Mode::Exclusive, Mode::Shared, permits] {
+            let Kind { kind, permits, of } = Kind::of(written).unwrap();
+            assert_eq!(mode_of(kind, permits, of), Some(written));
+        }
+        for (kind, permits, of) in [
+            (3, 1, 1),
+            (-1, 1, 1),
+            (Kind::PERMITS, 8, 7),
+            (Kind::PERMITS, 0, 7),
+            (Kind::PERMITS, -1, 7),
+            (Kind::PERMITS, 1, 1 << 40),
+        ] {
+            assert_eq!(mode_of(kind, permits, of), None, "{kind} {permits} {of}");
+        }
+    }
+
+    #[test]
+    fn a_moment_is_counted_from_1970() {
+        let moment = SystemTime::UNIX_EPOCH + Duration::from_micros(1_700_000_000_000_001);
+        assert_eq!(time(1_700_000_000_000_001), moment);
     }
 }

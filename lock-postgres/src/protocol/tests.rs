@@ -115,6 +115,83 @@ fn a_clean_up_deletes_a_few_rows_and_none_that_is_locked() {
     );
 }
 
+const MINE: &str = "(holder=$2 AND kind=0 AND expires>statement_timestamp())";
+
+/// The answer to an earlier try may have been lost.
+#[test]
+fn a_grant_that_is_asked_for_again_keeps_its_token_and_loses_no_time() {
+    for sql in [&statements().ask.sql, &statements().turn.sql] {
+        for kept in ["token", "last_token"] {
+            let keeps = format!(",{kept}=CASE WHEN {MINE} THEN {kept} ELSE ");
+            assert!(sql.contains(&keeps), "{keeps}: {sql}");
+        }
+        let end = format!("expires=CASE WHEN {MINE} THEN GREATEST(LEAST(expires,clock_timestamp()+term),");
+        assert!(sql.contains(&end), "{sql}");
+    }
+}
+
+/// As the reader of the answers expects them: a token, or `NULL` and what the one that is refused learns.
+#[test]
+fn a_refusal_has_a_column_for_each_that_a_grant_has() {
+    let ask = statements().ask.sql;
+    let refusal = ask.split("UNION ALL ").last().expect("the last one");
+    assert_eq!(
+        columns(refusal),
+        columns("SELECT token,NULL,NULL,NULL,NULL,NULL FROM n")
+    );
+    // Behind these, whether it is queued, and a column that nobody reads.
+    let turn = statements().turn.sql;
+    let answer = turn.rfind("SELECT (SELECT token FROM g)").expect("the answer");
+    assert_eq!(columns(&turn[answer..]), 8, "{turn}");
+}
+
+/// The number of columns of a `SELECT`.
+fn columns(select: &str) -> usize {
+    let mut depth = 0;
+    let mut commas = 0;
+    let listed = select.split(" FROM \"t_leases\"").next().expect("the first part");
+    for c in listed.chars() {
+        match c {
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            ',' if depth == 0 => commas += 1,
+            _ => {}
+        }
+    }
+    commas + 1
+}
+
+#[test]
+fn a_row_that_somebody_keeps_locked_is_not_waited_for_long() {
+    assert_eq!(
+        statements().lock_soon("decode('61','hex')"),
+        "SET LOCAL lock_timeout=50;SELECT FROM \"t_leases\" WHERE name=decode('61','hex') FOR NO KEY UPDATE"
+    );
+}
+
+/// No lock has an empty name.
+#[test]
+fn a_check_of_permissions_changes_no_row_and_leaves_none_out() {
+    let check = statements().check_permissions();
+    for statement in check.split(';') {
+        assert!(statement.ends_with("WHERE name=''"), "{statement}");
+    }
+    for table in ["holders", "waiters", "leases"] {
+        for verb in ["UPDATE", "INSERT INTO"] {
+            assert!(
+                check.contains(&format!("{verb} \"t_{table}\"")),
+                "{verb} {table}: {check}"
+            );
+        }
+    }
+    for table in ["holders", "waiters"] {
+        assert!(
+            check.contains(&format!("DELETE FROM \"t_{table}\"")),
+            "{table}: {check}"
+        );
+    }
+}
+
 /// The number of parameters and their order are those of the text.
 #[test]
 fn a_statement_says_the_type_of_each_parameter() {
@@ -125,6 +202,8 @@ fn a_statement_says_the_type_of_each_parameter() {
         &statements.queue,
         &statements.turn,
         &statements.renew.waiting,
+        &statements.renew.unlocked,
+        &statements.renew_shared.waiting,
         &statements.renew_shared.unlocked,
         &statements.release,
         &statements.end,
@@ -171,6 +250,65 @@ fn readers_share_among_themselves_and_permits_up_to_their_limit() {
         read.contains("SELECT max(expires) FROM") && !read.contains("min(expires)"),
         "{read}"
     );
+}
+
+/// The texts of all requests about holds that share a name.
+fn of_sharers() -> [String; 6] {
+    let (statements, name, holder) = (statements(), name(), HolderId::random());
+    let token = FencingToken::new(9).unwrap();
+    let buries = End {
+        buries: true,
+        keep_for: None,
+    };
+    [
+        share(Mode::Shared),
+        statements.end_any(&name, holder, End::default()),
+        statements.end_any(&name, holder, buries),
+        statements.downgrade(&name, holder, token, Duration::from_secs(1)),
+        statements.raise_shared(&name, holder, token),
+        statements.revoke_shared(&name, token, Revoke::Now),
+    ]
+}
+
+/// A statement that waits for a row reads other tables as they were before.
+#[test]
+fn all_that_reads_who_shares_a_name_locks_its_row_first() {
+    let lock = "INSERT INTO \"t_leases\" (name) VALUES (decode('61','hex')) ON CONFLICT DO NOTHING;\
+                SELECT FROM \"t_leases\" WHERE name=decode('61','hex') FOR UPDATE;";
+    for text in of_sharers() {
+        assert!(text.starts_with(lock), "{text}");
+        assert!(
+            text.contains(";SELECT 'polylock',") || text.contains(" SELECT 'polylock',"),
+            "{text}"
+        );
+    }
+}
+
+/// Those who end leave the name to the others, or free.
+#[test]
+fn a_name_that_somebody_leaves_lasts_as_long_as_those_who_stay() {
+    let settle = "UPDATE \"t_leases\" l SET expires=COALESCE(h.ends,'-infinity'::timestamptz),term=COALESCE(h.longest,l.term) \
+                  FROM (SELECT max(expires) AS ends,max(term) AS longest FROM \"t_holders\" WHERE name=decode('61','hex')) h \
+                  WHERE l.name=decode('61','hex') AND l.kind<>0";
+    let [_, end, bury, downgrade, _, revoke] = of_sharers();
+    for text in [end, bury, downgrade, revoke] {
+        assert!(text.contains(settle), "{text}");
+    }
+}
+
+#[test]
+fn only_an_end_that_buries_leaves_a_tombstone() {
+    let [_, end, bury, ..] = of_sharers();
+    let dead = "UPDATE \"t_leases\" SET dead=(";
+    assert!(bury.contains(dead) && !end.contains(dead), "{bury}");
+}
+
+/// Its own token: a reader has the token of the grant that it goes back to.
+#[test]
+fn a_downgrade_keeps_the_token_of_its_grant() {
+    let [.., downgrade, raise, _] = of_sharers();
+    assert!(downgrade.contains("label,1,1,term,expires,9 FROM x"), "{downgrade}");
+    assert!(raise.contains("SET last_token=GREATEST(last_token,9)"), "{raise}");
 }
 
 #[test]
