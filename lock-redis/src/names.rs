@@ -244,6 +244,38 @@ mod tests {
         }
     }
 
+    /// A script finds each key where it expects it, by its number.
+    #[test]
+    fn a_call_has_its_keys_in_the_order_of_the_scripts() {
+        let keys = keys("p:", "a");
+        let [lock, fence, queue] = ["p:a", "{p:a}:fence", "{p:a}:queue"];
+        let [ends, terms] = ["{p:a}:ends", "{p:a}:terms"];
+        assert_eq!(keys.all(), [lock, fence, queue, ends, terms]);
+        assert_eq!(keys.lock(), [lock]);
+        assert_eq!(keys.of_grant(), [lock, fence]);
+        assert_eq!(keys.of_end(), [lock, queue]);
+        // Fence and queue need not be there: the lock stands for them.
+        assert_eq!(keys.of_shared(), [lock, lock, lock, ends, terms]);
+    }
+
+    /// These never change: other versions look for the same mark.
+    #[test]
+    fn golden_marks() {
+        assert_eq!(mark("polylock:", 0), "polylock:}member");
+        assert_eq!(mark("polylock:", 7), "polylock:}member:7");
+    }
+
+    /// Permissions of channels go by the prefix.
+    #[test]
+    fn each_inbox_is_another_one_under_the_prefix() {
+        let [one, other] = [(); 2].map(|()| inbox("p:"));
+        assert!(
+            one.starts_with("p:inbox:") && other.starts_with("p:inbox:"),
+            "{one} {other}"
+        );
+        assert_ne!(one, other);
+    }
+
     #[test]
     fn the_slot_is_that_of_the_specification() {
         assert_eq!(slot("123456789"), 0x31C3);

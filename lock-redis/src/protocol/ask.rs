@@ -117,7 +117,68 @@ fn floor(above: Option<FencingToken>, at_least: Option<FencingToken>) -> String 
 
 #[cfg(test)]
 mod tests {
+    use std::borrow::Cow;
+
+    use lock_core::LockName;
+    use lock_core::backend::Mode;
+    use lock_core::backend::request::{RequestOptions, Terms};
+
     use super::*;
+
+    const TTL: Duration = Duration::from_secs(1);
+
+    fn request() -> RequestOptions {
+        RequestOptions::new(LockName::new("a").expect("a valid name"), Terms::new(TTL))
+    }
+
+    /// The arguments of a request, which has an entry or may have one.
+    fn ask(options: RequestOptions, may_exist: bool) -> Ask<'static> {
+        let (request, _control) = options.start();
+        let entry = Entry {
+            inbox: "inbox",
+            lifetime: Duration::from_secs(2),
+            may_exist,
+        };
+        let keys = Keys::new("", request.name());
+        Ask::new(&request, &keys, TTL, "100", entry).expect("a mode of ours")
+    }
+
+    /// The arguments behind the holder id.
+    fn texts(ask: &Ask<'_>) -> Vec<String> {
+        ask.arguments.all().into_iter().skip(1).map(Cow::into_owned).collect()
+    }
+
+    #[test]
+    fn only_a_request_that_waits_enters_the_queue() {
+        let waits = ask(request(), false);
+        assert_eq!((waits.inbox(), waits.may_have_entry()), (Some("inbox"), false));
+        let again = ask(request(), true);
+        assert_eq!((again.inbox(), again.may_have_entry()), (Some("inbox"), true));
+        let [not_waiting, not_either] = [false, true].map(|may_exist| ask(request().waits(false), may_exist));
+        for one in [&not_waiting, &not_either] {
+            assert_eq!((one.inbox(), one.may_have_entry()), (None, false));
+        }
+        assert_eq!(texts(&waits.without_queue()), texts(&not_waiting));
+    }
+
+    /// It has to come through however full the memory is.
+    #[test]
+    fn one_that_may_have_an_entry_confirms() {
+        let script = |may_exist| ask(request(), may_exist).script();
+        assert!(std::ptr::eq(script(true), &*CONFIRM) && std::ptr::eq(script(false), &*ACQUIRE));
+    }
+
+    /// Then the script needs no more than the lock's key and the fence.
+    #[test]
+    fn a_plain_request_is_exclusive_with_any_token_and_without_an_entry() {
+        let is_plain = |ask: Ask<'_>| ask.arguments.is_plain == YES;
+        let token = FencingToken::new(7).expect("a token");
+        assert!(is_plain(ask(request(), false)) && is_plain(ask(request().waits(false), true)));
+        assert!(!is_plain(ask(request(), true)));
+        assert!(!is_plain(ask(request().mode(Mode::Shared), false)));
+        assert!(!is_plain(ask(request().token_above(token), false)));
+        assert!(!is_plain(ask(request().token_at_least(token), false)));
+    }
 
     #[test]
     fn a_floor_says_whether_the_clock_counts() {

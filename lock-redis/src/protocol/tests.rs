@@ -1,3 +1,5 @@
+use std::time::SystemTime;
+
 use lock_core::backend::{HolderStatus, LockStatus, Mode, Permits};
 use redis::Value;
 
@@ -96,6 +98,72 @@ fn other_replies() {
     assert_eq!((ended(&Value::Int(4)), ended(&Value::Nil)), (None, None));
 
     assert_eq!(acquired(&Value::Int(-1)), Some(Acquired::BaseEnded));
+}
+
+#[test]
+fn replies_to_a_revocation() {
+    let reply = |holder: &str, left, more| Value::Array(vec![text(holder), Value::Int(left), Value::Int(more)]);
+    let hold = |lease_left, more| RevokedHold {
+        holder: ID.to_owned(),
+        lease_left,
+        more,
+    };
+    let rest = Some(Duration::from_millis(12));
+    assert_eq!(revoked(&reply(ID, 12, 0)), Some(Some(hold(rest, false))));
+    assert_eq!(revoked(&reply(ID, -1, 1)), Some(Some(hold(None, true))));
+    assert_eq!(revoked(&reply("", 0, 0)), Some(None), "no such hold");
+    for odd in [Value::Nil, Value::Int(1), Value::Array(vec![]), reply(ID, 12, 2)] {
+        assert_eq!(revoked(&odd), None, "{odd:?}");
+    }
+}
+
+/// Then it is asked for again with the keys of those who share the name.
+#[test]
+fn a_renewal_may_need_the_keys_of_a_name_that_is_shared() {
+    assert!(is_of_shared(&Value::Int(2)));
+    for other in [Value::Int(0), Value::Int(1), Value::Nil, text("2")] {
+        assert!(!is_of_shared(&other), "{other:?}");
+    }
+}
+
+#[test]
+fn a_request_that_is_refused_learns_the_label_of_the_holder() {
+    let busy = |value: &str| {
+        let taken = Taken {
+            holder: holder(value),
+            expires_in: None,
+            ahead: None,
+        };
+        taken.busy().holder
+    };
+    assert_eq!(busy(&format!("{ID} 7 100 me")).as_deref(), Some("me"));
+    assert_eq!(busy("shared 7 100 200 the last").as_deref(), Some("the last"));
+    for unknown in [&format!("{ID} 7 100"), "shared 7 100 200", "secret"] {
+        assert_eq!(busy(unknown), None, "{unknown}");
+    }
+}
+
+/// Tokens are made from the server's clock.
+#[test]
+fn a_status_says_since_when_a_hold_lasts() {
+    let micros = 1_700_000_000_123_456;
+    let granted = SystemTime::UNIX_EPOCH + Duration::from_micros(micros);
+    let lists = |value: String, sharers| {
+        let parts = vec![
+            text(&value),
+            Value::Int(12),
+            Value::Int(0),
+            Value::Array(sharers),
+            Value::Array(vec![]),
+        ];
+        let status = status(&Value::Array(parts)).expect("a reply of ours");
+        status.holders.first().and_then(|holder| holder.since)
+    };
+    let alone = lists(format!("{ID} {micros} 100"), vec![]);
+    let terms = text(&format!("{micros} 100 s"));
+    let shared = lists("shared 7 100 200".to_owned(), vec![text(ID), terms, Value::Int(12)]);
+    assert_eq!((alone, shared), (Some(granted), Some(granted)));
+    assert_eq!(lists(format!("{ID} 0 100"), vec![]), None, "it is only offered");
 }
 
 #[test]
@@ -205,6 +273,31 @@ fn a_ttl_is_never_shortened() {
     assert_eq!(millis(Duration::from_millis(10)), "10");
     assert_eq!(millis(Duration::from_nanos(10_000_001)), "11");
     assert_eq!(millis(Duration::from_secs(365 * 24 * 3600)), "31536000000");
+}
+
+#[test]
+fn a_script_has_the_fragments_that_it_includes_in_their_place() {
+    let fragments = [("one", "-- include two.lua\nlocal one\n"), ("two", "local two\n")];
+    let included = files::include("first\n-- include one.lua\nlast\n", &fragments);
+    assert_eq!(included, "first\nlocal two\nlocal one\nlast\n");
+    for script in [files::ACQUIRE, files::END, files::STATUS] {
+        let whole = files::with_fragments(script);
+        assert!(!whole.contains("-- include "), "{whole}");
+        let own = script
+            .lines()
+            .filter(|line| !line.trim_start().starts_with("-- include "));
+        for line in own {
+            assert!(whole.contains(line), "{line}");
+        }
+    }
+}
+
+#[test]
+fn arguments_are_sent_as_they_are() {
+    assert_eq!(
+        arguments::texts(&["a".into(), "".into(), "b c".into()]),
+        ["a", "", "b c"]
+    );
 }
 
 /// The text of a script says in which order it takes the arguments that a struct names.

@@ -216,6 +216,14 @@ mod tests {
         assert!(!goes(|arguments| arguments.searches_on = YES.into()));
     }
 
+    /// The server serves nobody else during a call.
+    #[test]
+    fn a_call_serves_many_and_takes_a_fraction_of_a_millisecond() {
+        for kind in [Kind::Grant, Kind::Renew, Kind::End] {
+            assert!((10..=100).contains(&kind.most()), "{kind:?}");
+        }
+    }
+
     #[test]
     fn what_all_have_in_common_is_sent_once() {
         let grant = |key, holder, label| Request::new(&ACQUIRE, &[key, "fence"], &[holder, "10", label, "1", "3 0 x"]);
