@@ -114,6 +114,31 @@ mod tests {
     }
 
     #[test]
+    fn a_process_enters_at_the_first_entry_that_is_free() {
+        let statements = LeaseStatements::new("t");
+        let entries: Vec<_> = statements.entries(&name(), 15).collect();
+        let enter = statements.enter_queue(&name(), 15);
+        let first = format!(
+            "SELECT CAST(CASE WHEN GET_LOCK({},0) THEN 1 WHEN GET_LOCK({},0) THEN 1 ",
+            entries[0], entries[1]
+        );
+        assert!(
+            enter.starts_with(&first) && enter.ends_with(" ELSE 0 END AS SIGNED)"),
+            "{enter}"
+        );
+        assert_eq!(enter.matches("GET_LOCK").count(), ENTRIES);
+    }
+
+    /// A name without a row has no mark.
+    #[test]
+    fn a_question_for_the_mark_has_one_answer() {
+        assert_eq!(
+            LeaseStatements::new("t").is_marked(&name()),
+            format!("SELECT CAST(COALESCE(MAX({IS_MARKED}),0) AS SIGNED) FROM `t_leases` WHERE `name`=x'61'")
+        );
+    }
+
+    #[test]
     fn a_mark_counts_for_as_long_as_for_an_acquire() {
         assert!(IS_MARKED.ends_with(&format!("+{})", super::super::LONGEST_MARK)));
     }

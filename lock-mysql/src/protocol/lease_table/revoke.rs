@@ -78,3 +78,52 @@ pub(crate) fn revoked(result: &StatementResult) -> Result<Option<RevokedHold>, S
         sleeper: answer & !super::sharing::ENDED,
     }))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn revoke(how: Revoke) -> Vec<String> {
+        let name = LockName::new("a").unwrap();
+        LeaseStatements::new("t").revoke(&name, FencingToken::new(9).unwrap(), how)
+    }
+
+    #[test]
+    fn a_revocation_locks_the_row_first_and_tells_what_was_left() {
+        for how in [Revoke::Now, Revoke::AtLeaseEnd] {
+            let statements = revoke(how);
+            assert!(
+                statements[0].ends_with("FROM `t_leases` WHERE `name`=x'61' FOR UPDATE"),
+                "{statements:?}"
+            );
+            let last = statements.last().expect("some");
+            assert!(last.starts_with("SELECT CAST(@left AS SIGNED),"), "{last}");
+            // Nothing is changed by the token alone: it may be of a hold that has ended.
+            let changes = statements.iter().filter(|sql| sql.starts_with("UPDATE"));
+            for change in changes {
+                assert!(change.contains("@who") || change.contains("@alone"), "{change}");
+            }
+        }
+    }
+
+    /// Then nobody renews it, and nobody overlaps it.
+    #[test]
+    fn a_hold_that_is_revoked_at_the_end_of_its_lease_stays_until_then() {
+        let changes = |how| -> Vec<_> {
+            revoke(how)
+                .into_iter()
+                .filter(|sql| sql.starts_with("UPDATE"))
+                .collect()
+        };
+        for change in changes(Revoke::AtLeaseEnd) {
+            assert!(
+                change.contains(" SET `holder`='") && !change.contains("`expires`="),
+                "{change}"
+            );
+        }
+        for change in changes(Revoke::Now) {
+            assert!(change.contains("`expires`="), "{change}");
+        }
+        assert!(changes(Revoke::AtLeaseEnd).len() == 2 && changes(Revoke::Now).len() == 2);
+    }
+}

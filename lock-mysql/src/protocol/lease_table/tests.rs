@@ -1,7 +1,7 @@
 use lock_core::backend::request::{RequestOptions, Terms};
 
 use super::*;
-use crate::protocol::StatementResult;
+use crate::protocol::{Job, StatementResult};
 
 fn name(name: &str) -> LockName {
     LockName::new(name).unwrap()
@@ -149,6 +149,115 @@ fn a_release_ends_or_keeps() {
     );
 }
 
+/// Whatever it has: a hold, a mark, or both.
+#[test]
+fn an_id_that_is_abandoned_has_neither_a_hold_nor_a_mark() {
+    let terms = terms(1, None);
+    let sql = LeaseStatements::new("t").abandon(&name("a"), terms.holder);
+    assert_eq!(
+        shown(&sql, &terms),
+        "UPDATE `t_leases` SET `expires`=IF(`holder`<=>'ME',NOW+0*LAST_INSERT_ID(`sleeper`*(`wanted`>NOW)),`expires`),\
+         `label`=IF(`holder`<=>'ME',NULL,`label`),`holder`=IF(`holder`<=>'ME',NULL,`holder`),\
+         `wanted`=IF(`waiter`<=>'ME',0,`wanted`) WHERE `name`=x'61' AND (`holder`='ME' OR `waiter`='ME')"
+    );
+}
+
+/// Another waiter may have left its mark since.
+#[test]
+fn the_mark_of_a_connection_that_is_gone_is_removed_and_no_other() {
+    assert_eq!(
+        LeaseStatements::new("t").unmark(&name("a"), 7),
+        "UPDATE `t_leases` SET `wanted`=0 WHERE `name`=x'61' AND `sleeper`=7"
+    );
+}
+
+/// Other versions of this crate sleep and wake by the same name. One statement finds the connection and wakes it.
+#[test]
+fn a_connection_that_sleeps_is_found_by_its_named_lock() {
+    assert_eq!(sleeper_lock(7), "'polylock:sleeper:7'");
+    assert_eq!(wake(7), "KILL QUERY IS_USED_LOCK('polylock:sleeper:7')");
+}
+
+const WANTED: &str = "(`wanted`>NOW AND `wanted`<=NOW+10000000)";
+
+#[test]
+fn a_name_that_is_free_or_that_nobody_waits_for_may_be_asked_for() {
+    let sql = LeaseStatements::new("t").free_for(&[name("a"), name("b")]);
+    assert_eq!(
+        shown(&sql, &terms(1, None)),
+        format!(
+            "SELECT `name`,IF({WANTED},`waiter`,NULL) FROM `t_leases` WHERE `name` IN (x'61',x'62') \
+             AND ((`holder` IS NULL OR `expires`<=LEAST(NOW,SYSDATE)) OR NOT {WANTED})"
+        )
+    );
+}
+
+/// No lock has an empty name.
+#[test]
+fn a_check_of_permissions_changes_no_row_and_leaves_none_out() {
+    let check = LeaseStatements::new("t").check_permissions();
+    assert!(check.iter().all(|sql| sql.ends_with(" WHERE `name`=x''")), "{check:?}");
+    for table in ["t_leases", "t_lease_holders"] {
+        for begin in ["UPDATE", "INSERT IGNORE INTO"] {
+            let begin = format!("{begin} `{table}` ");
+            assert!(check.iter().any(|sql| sql.starts_with(&begin)), "{begin}: {check:?}");
+        }
+    }
+}
+
+/// Holds of names that are shared count while the name's row says that it is shared.
+#[test]
+fn the_holders_are_the_one_alone_or_those_who_share_the_name() {
+    let terms = terms(1, None);
+    let sql = shown(&LeaseStatements::new("t").holders(&name("a")), &terms);
+    let (alone, shared) = sql.split_once(" UNION ALL ").expect("two tables");
+    let of_one = "FROM `t_leases` WHERE `name`=x'61' AND `holder` IS NOT NULL \
+                  AND `holder` NOT IN ('shared','permits') AND `expires`>NOW";
+    assert!(alone.ends_with(of_one), "{alone}");
+    let of_all = "FROM `t_leases` l STRAIGHT_JOIN `t_lease_holders` h ON h.`name`=l.`name` AND h.`expires`>NOW \
+                  WHERE l.`name`=x'61' AND l.`holder` IN ('shared','permits') AND l.`expires`>NOW ORDER BY 1";
+    assert!(shared.ends_with(of_all), "{shared}");
+}
+
+#[test]
+fn a_name_is_listed_as_used_if_somebody_has_it_or_waits_for_it() {
+    let sql = LeaseStatements::new("t").list(&ListFrom::all(), 7);
+    let used = format!("CAST((`holder` IS NOT NULL AND `expires`>NOW) OR {WANTED} AS SIGNED) FROM `t_leases` l");
+    assert!(shown(&sql, &terms(1, None)).contains(&used), "{sql}");
+}
+
+/// A token as young as that would be given again if the clock were set back.
+#[test]
+fn a_row_is_dead_when_its_hold_and_its_last_token_are_old() {
+    let statements = LeaseStatements::new("t");
+    let [leases, holders] = statements.dead_rows(Duration::from_micros(100));
+    let sql = |job| match job {
+        Job::Statement(sql) => sql,
+        Job::Transaction(statements) => statements.join(";"),
+        Job::Renew(..) => panic!("no renewal"),
+    };
+    let of = |job| shown(&sql(job), &terms(1, None));
+    let dead = "((`holder` IS NULL OR `expires`<=LEAST(NOW,SYSDATE)) AND `expires`<NOW-100 AND `last_token`<NOW-100)";
+    assert_eq!(
+        of(leases.after(&leases.first_key(), 9)),
+        format!(
+            "SELECT `name`,CAST({dead} AS SIGNED) FROM `t_leases` WHERE `name`>x'' AND `name`<x'ff' ORDER BY `name` LIMIT 9"
+        )
+    );
+    assert_eq!(
+        of(holders.after(&holders.first_key(), 9)),
+        "SELECT `name`,`holder`,CAST(`expires`<NOW-100 AS SIGNED) FROM `t_lease_holders` \
+         WHERE `name`>=x'' AND (`name`>x'' OR `holder`>x'') AND `name`<x'ff' ORDER BY `name`,`holder` LIMIT 9"
+    );
+    assert_eq!(
+        of(holders.delete(&vec![b"a".to_vec(), b"b".to_vec()])),
+        "SELECT 1 FROM `t_lease_holders` WHERE `name`=x'61' AND `holder`=x'62' FOR UPDATE NOWAIT;\
+         DELETE FROM `t_lease_holders` WHERE `name`=x'61' AND `holder`=x'62' AND `expires`<NOW-100"
+    );
+    // Deletes nothing, but needs the permission to.
+    assert_eq!(of(leases.check_delete()), "DELETE FROM `t_leases` WHERE `name`=x''");
+}
+
 #[test]
 fn a_token_is_adopted_without_the_clock() {
     let adopting = |floor: Option<u64>| {
@@ -205,4 +314,20 @@ fn an_answer_is_a_token_or_how_long_the_name_is_taken() {
     assert_eq!(answer(TAKEN | MARKED | 1_500_000).unwrap(), taken(1500, true));
     assert_eq!(answer(TAKEN).unwrap(), taken(0, false));
     assert!(answer(0).is_err());
+}
+
+#[test]
+fn an_update_that_matches_no_row_has_granted_and_ended_nothing() {
+    let result = |matched, last_insert_id| StatementResult {
+        matched,
+        last_insert_id,
+        ..StatementResult::default()
+    };
+    assert_eq!(granted(&result(0, 7)).unwrap(), None);
+    assert_eq!(granted(&result(1, 7)).unwrap(), FencingToken::new(7));
+    assert!(granted(&result(1, 0)).is_err(), "no token is 0");
+    assert_eq!(
+        (released(&result(0, 7)), released(&result(1, 7))),
+        ((false, 0), (true, 7))
+    );
 }

@@ -1,6 +1,7 @@
 use lock_core::backend::request::{RequestOptions, Terms};
 
 use super::*;
+use crate::protocol::RenewalStatements;
 use crate::protocol::lease_table::{HoldRenewal, Rows};
 
 fn name() -> LockName {
@@ -120,6 +121,105 @@ fn permits_fit_within_the_limit_of_the_request() {
     marks(&shared(permits(2, 5), mark)[7], "ME", "1");
     marks(&shared(permits(1, 1), mark)[7], "ME", "1");
     marks(&shared(Sharing::Readers, mark)[7], "shared", "1");
+}
+
+/// As an exclusive one does: an answer that changes nothing writes nothing.
+#[test]
+fn a_mark_that_lasts_for_long_enough_stays_as_it_is() {
+    let terms = terms();
+    let mark = Mark {
+        lasts: Duration::from_millis(300),
+        sleeper: 7,
+    };
+    let statements = LeaseStatements::new("t").share(&name(), &terms, Sharing::Readers, Some(mark));
+    let row = &shown(&statements, terms.holder)[7];
+    let lasts = "IF(@wanted BETWEEN @now+262500 AND @now+10000000 AND @waiter<=>'shared',@wanted,@now+300000)";
+    assert!(row.contains(lasts), "{row}");
+}
+
+/// One of those who left it gives up. The mark of a waiter alone is not theirs.
+#[test]
+fn the_common_mark_of_waiters_is_removed_by_its_word() {
+    let unmark = |sharing| LeaseStatements::new("t").unmark_kind(&name(), sharing);
+    let of = |word| format!("UPDATE `t_leases` SET `wanted`=0 WHERE `name`=x'61' AND `waiter`='{word}'");
+    assert_eq!(
+        (unmark(Sharing::Readers), unmark(permits(1, 2))),
+        (of("shared"), of("permits"))
+    );
+    let words = [&b"shared"[..], b"permits", b"00ff00ff00ff00ff00ff00ff00ff00ff", b""];
+    assert_eq!(words.map(is_kind), [true, true, false, false]);
+}
+
+#[test]
+fn a_row_is_made_if_it_is_missing_and_left_alone_otherwise() {
+    assert_eq!(
+        LeaseStatements::new("t").make_row(&name()),
+        "INSERT IGNORE INTO `t_leases` (`name`) VALUES (x'61')"
+    );
+}
+
+/// Each as its own statements renew it, and none that waits for a row.
+#[test]
+fn holds_of_one_kind_are_renewed_together_and_one_of_them_alone() {
+    let statements = LeaseStatements::new("t");
+    let renewal = |is_shared| HoldRenewal {
+        name: name(),
+        holder: terms().holder,
+        ttl: Duration::from_secs(1),
+        is_shared,
+        is_alone: false,
+    };
+    let (exclusive, reader) = (renewal(false), renewal(true));
+    let of = std::slice::from_ref;
+    let ttl = exclusive.ttl;
+    assert_eq!(
+        statements.together(ttl, of(&exclusive)),
+        [statements.renew(ttl, of(&exclusive), Rows::SkipLocked)]
+    );
+    assert_eq!(
+        statements.together(ttl, of(&reader)),
+        statements.renew_shared(ttl, of(&reader), Rows::SkipLocked)
+    );
+    for hold in [&exclusive, &reader] {
+        assert_eq!(statements.alone(hold), statements.renew_at_once(ttl, hold));
+    }
+}
+
+/// A question which of them are missing would be answered by the clock of a later moment.
+#[test]
+fn exclusive_holds_are_renewed_if_all_of_them_are() {
+    let statements = LeaseStatements::new("t");
+    let hold = || HoldRenewal {
+        name: name(),
+        holder: terms().holder,
+        ttl: Duration::from_secs(1),
+        is_shared: false,
+        is_alone: false,
+    };
+    let renewed = |matched| {
+        let result = StatementResult {
+            matched,
+            ..StatementResult::default()
+        };
+        statements.renewed(&[hold(), hold()], &result).unwrap()
+    };
+    assert_eq!(
+        [renewed(0), renewed(1), renewed(2)],
+        [[false; 2], [false; 2], [true; 2]]
+    );
+    let reader = HoldRenewal {
+        is_shared: true,
+        ..hold()
+    };
+    let nobody = StatementResult {
+        matched: 1,
+        ..StatementResult::default()
+    };
+    assert_eq!(
+        statements.renewed(&[reader], &nobody).unwrap(),
+        [false],
+        "it has no row"
+    );
 }
 
 #[test]
@@ -276,7 +376,13 @@ fn answers() {
     assert_eq!(shared_released(&result(1, 0)), (false, 0));
     assert_eq!(shared_released(&result(0, ENDED)), (false, 0));
     assert!(downgraded(&result(1, 1)) && !downgraded(&result(1, 0)) && !downgraded(&result(0, 1)));
+    assert!(raised(&result(1, 1)) && !raised(&result(1, 0)));
     assert_eq!(Sharing::of(Mode::Exclusive).unwrap(), None);
+    let permits = Permits::new(2, 5).unwrap();
+    assert_eq!(
+        Sharing::of(Mode::Permits(permits)).unwrap(),
+        Some(Sharing::Permits(permits))
+    );
     assert_eq!(
         Sharing::of(Mode::Upgradable).unwrap_err().kind(),
         ErrorKind::Unsupported
