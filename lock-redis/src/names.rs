@@ -332,6 +332,22 @@ mod tests {
         }
     }
 
+    /// A list asks the server for keys by such a text.
+    #[test]
+    fn a_plain_text_stands_in_all_keys_whatever_follows() {
+        for begin in ["p:", "a b", "*"] {
+            assert!(has_plain_keys(begin), "{begin:?}");
+            for rest in hostile() {
+                let keys = keys("", &format!("{begin}{rest}"));
+                assert!(keys.all().iter().all(|key| key.contains(begin)), "{begin:?} {rest:?}");
+            }
+        }
+        // Escaped in some keys: those of `a}`, of `{a`, and of `%}`.
+        for other in ["a}", "{a", "%"] {
+            assert!(!has_plain_keys(other), "{other:?}");
+        }
+    }
+
     #[test]
     fn no_key_belongs_to_two_names_and_all_of_a_name_share_a_slot() {
         for prefix in ["", "a", "polylock:"] {

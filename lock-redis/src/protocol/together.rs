@@ -224,6 +224,17 @@ mod tests {
         }
     }
 
+    /// One that has to be asked alone is sent from this.
+    #[test]
+    fn a_request_gives_back_its_keys_and_arguments() {
+        for (keys, arguments) in [(TWO, &["id", "", "10"][..]), (LOCK, &[""]), (ALL, &[])] {
+            let request = Request::new(&ACQUIRE, keys, arguments);
+            assert_eq!(request.lock(), "a");
+            assert_eq!(request.keys().collect::<Vec<_>>(), keys);
+            assert_eq!(request.arguments().collect::<Vec<_>>(), arguments);
+        }
+    }
+
     #[test]
     fn what_all_have_in_common_is_sent_once() {
         let grant = |key, holder, label| Request::new(&ACQUIRE, &[key, "fence"], &[holder, "10", label, "1", "3 0 x"]);
