@@ -98,3 +98,19 @@ pub(crate) fn free_for(row: &MySqlRow) -> Result<(Vec<u8>, Option<Vec<u8>>), Sql
 pub(crate) fn held(result: &StatementResult) -> Result<Vec<Vec<u8>>, SqlError> {
     result.rows.iter().map(|row| column(row, 0, "holder")).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_holder_without_permits_is_alone_and_a_reader_has_none() {
+        let permits = Mode::Permits(Permits::new(2, 5).unwrap());
+        assert_eq!(mode(None, None).unwrap(), Mode::Exclusive);
+        assert_eq!(mode(Some(0), Some(0)).unwrap(), Mode::Shared);
+        assert_eq!(mode(Some(2), Some(5)).unwrap(), permits);
+        for (take, of) in [(6, Some(5)), (2, None), (-1, Some(5)), (1, Some(1 << 40))] {
+            assert!(mode(Some(take), of).is_err(), "{take} {of:?}");
+        }
+    }
+}
