@@ -154,6 +154,8 @@ mod tests {
             assert_eq!(parse_offset(&offset_data(offset)), Some(offset));
         }
         assert_eq!(offset_data(1_234), b"1234");
+        // As in nodes of Curator, which have no data.
+        assert_eq!(offset_data(0), b"");
         for other in ["-1", "x", "10.0.0.5", "9223372036854775808", " 1", "\u{e4}"] {
             assert_eq!(parse_offset(other.as_bytes()), None, "{other}");
         }

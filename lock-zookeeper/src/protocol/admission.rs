@@ -300,6 +300,17 @@ mod tests {
         assert_eq!(count(&["r"; 5000], false), (5000, 0));
     }
 
+    /// Of a downgrade and an entry, which may have come before the watch.
+    #[test]
+    fn a_node_is_read_if_its_data_may_say_what_is_waited_for() {
+        assert_eq!(Watch::EndOrDowngrade("a").read_entry(), Some("a"));
+        assert_eq!(Watch::EndOrEntry("b").read_entry(), Some("b"));
+        assert_eq!(
+            (Watch::End("a").read_entry(), Watch::Directory.read_entry()),
+            (None, None)
+        );
+    }
+
     #[test]
     fn what_is_waited_for_may_stand_in_the_data() {
         let data = |is_downgraded, has_entered| NodeData {

@@ -87,6 +87,12 @@ mod tests {
     }
 
     #[test]
+    fn a_twentieth_of_a_time_is_not_certain() {
+        assert_eq!(certain(Duration::from_secs(20)), Duration::from_secs(19));
+        assert_eq!(certain(Duration::ZERO), Duration::ZERO);
+    }
+
+    #[test]
     fn a_wait_is_long_enough_for_a_slower_clock() {
         for seconds in [0, 1, 90, 86_400] {
             let time = Duration::from_secs(seconds);

@@ -145,6 +145,13 @@ mod tests {
     }
 
     #[test]
+    fn a_request_that_is_refused_learns_the_label_of_the_holder() {
+        let busy = |data: &[u8]| NodeData::parse(data).busy().holder;
+        assert_eq!(busy(b"host:7\xFFentered").as_deref(), Some("host:7"));
+        assert_eq!((busy(b""), busy(b"\xFFentered")), (None, None));
+    }
+
+    #[test]
     fn a_label_is_never_a_mark() {
         for label in ["shared", "\0shared", "token=1", "\u{ff}shared", "a shared"] {
             let data = labelled(label);

@@ -193,6 +193,7 @@ mod tests {
             let name = format!("{prefix}0000000012");
             assert_eq!(place(&name).map(|place| (place.mode, place.sequence)), Some((mode, 12)));
         }
+        assert!(golden.iter().all(|(mode, _)| is_known(*mode)));
         assert!(!is_known(Mode::Upgradable));
     }
 
@@ -246,6 +247,7 @@ mod tests {
             "_c_01234567-89ab-cdef-0123-456789abcdef-p01.2-lock-",
             "_c_01234567-89ab-cdef-0123-456789abcdef-read-read-lock-",
             "_c_01234567-89ab-cdef-0123-456789abcd\u{e9}-read-lock-",
+            "_c_g1234567-89ab-cdef-0123-456789abcdef-read-lock-",
             "\u{e9}-read-lock-",
         ] {
             let name = format!("{before}0000000001");
@@ -285,6 +287,7 @@ mod tests {
             &read,
         ]
         .map(str::to_owned);
+        assert!(all.iter().all(|name| is_place(name)));
         let places = places(&all);
         let numbers: Vec<_> = places.iter().map(|place| place.sequence).collect();
         assert_eq!(numbers, [6, 7, 8, 9]);
@@ -337,5 +340,6 @@ mod tests {
         ]
         .map(str::to_owned);
         assert_eq!(places(&strangers), []);
+        assert!(!strangers.iter().any(|name| is_place(name)));
     }
 }
