@@ -263,6 +263,17 @@ mod tests {
         assert_eq!(revoked(&row(&["x"])).unwrap(), None);
     }
 
+    #[test]
+    fn an_answer_without_a_row_is_no_grant() {
+        assert_eq!(taken(&[]).unwrap(), None);
+        assert_eq!(acquired(&[]).unwrap(), Acquired::Unknown);
+        assert_eq!(flag(&[], 0).unwrap(), None);
+        assert_eq!(
+            status(&[]).unwrap(),
+            LockStatus::held_by(Vec::new()).with_waiters(Vec::new())
+        );
+    }
+
     /// Every kind that this version writes is read as the mode that it was written for.
     #[test]
     fn columns_stand_for_the_mode_that_wrote_them() {

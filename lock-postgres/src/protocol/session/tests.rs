@@ -87,6 +87,15 @@ fn nothing_changes_a_lock_in_the_session_of_somebody_else() {
     );
 }
 
+/// A standby that is promoted keeps its process, so the first who sees its new timeline writes down when.
+#[test]
+fn the_age_counts_from_the_start_or_from_the_first_sight_of_a_timeline() {
+    let age = SessionStatements::new("s", "t").age.sql;
+    let counts = "SELECT now-GREATEST((extract(epoch from pg_postmaster_start_time())*1000000)::bigint,COALESCE((SELECT last_token FROM s),";
+    let seen = "CASE WHEN t.token<>excluded.token THEN (SELECT now FROM n) ELSE t.last_token END RETURNING last_token)";
+    assert!(age.contains(counts) && age.contains(seen), "{age}");
+}
+
 /// What the server's age is read from, and what a lock still needs.
 #[test]
 fn a_clean_up_leaves_the_timeline_and_names_that_are_locked() {
