@@ -96,7 +96,7 @@ impl RunConfig {
         let is_delayed = self.restart_delay.is_some();
         let is_acknowledged = self.replicas >= self.replicas_each();
         match fault {
-            Fault::ServerLose | Fault::Failover => is_delayed,
+            Fault::ServerLose | Fault::Failover | Fault::Demotion => is_delayed,
             // It must stop before the others have waited for long enough.
             Fault::SplitBrain => is_acknowledged || (is_delayed && self.min_replicas && self.ttl >= LONG_SPLIT_TTL),
             // Slots may move to a master that is trusted, from one that has forgotten their locks.

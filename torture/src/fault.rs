@@ -250,6 +250,13 @@ faults! {
         outside_model_of: REDIS,
         effects: &[CutsConnections],
     };
+    /// The server follows a replica that had fallen behind, and takes writes again when it has the replica's data. Connections stay open.
+    Demotion: Facts {
+        only: Some((REDIS, "only the testbed's Redis has a replica")),
+        needs: Some(Needs::Replica),
+        outside_model_of: REDIS,
+        effects: &[CutsConnections],
+    };
     /// The hash slots of the locks move from master to master, again and again.
     Reshard: Facts { effects: &[], ..OF_CLUSTER };
     /// A hash slot of the locks stays on its way from master to master for longer than a lease: none of its keys is moved before.

@@ -290,13 +290,20 @@ impl LockServer {
         tell(self.replica()?, "REPLICAOF NO ONE").await
     }
 
-    /// Replaces this server's data by the replica's, as if clients were led to the replica: they have to connect again.
-    /// Until then the server is read-only.
-    pub(crate) async fn fail_over(&self) -> Result<()> {
-        follow(&self.server, self.replica()?).await?;
-        self.tell("CLIENT KILL TYPE normal").await?;
-        self.tell("CLIENT KILL TYPE pubsub").await?;
+    /// Replaces this server's data by the replica's. From now on it is read-only.
+    pub(crate) async fn demote(&self) -> Result<()> {
+        follow(&self.server, self.replica()?).await
+    }
+
+    /// This server takes writes again.
+    pub(crate) async fn take_writes(&self) -> Result<()> {
         self.tell("REPLICAOF NO ONE").await
+    }
+
+    /// Has clients connect again, as if they were led to another server.
+    pub(crate) async fn end_connections(&self) -> Result<()> {
+        self.tell("CLIENT KILL TYPE normal").await?;
+        self.tell("CLIENT KILL TYPE pubsub").await
     }
 
     fn replica(&self) -> Result<&Server> {

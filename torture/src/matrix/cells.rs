@@ -126,7 +126,7 @@ pub(crate) fn cells(long: bool) -> Vec<Cell> {
                     ..breaking(&[Fault::Stop])
                 };
                 add("unchecked", unchecked);
-                for fault in [Fault::ServerLose, Fault::Failover] {
+                for fault in [Fault::ServerLose, Fault::Failover, Fault::Demotion] {
                     add(&format!("{}-delayed", name_of(&fault)), delayed(&[fault]));
                 }
                 add("late-and-killed", breaking(&[Fault::Kill, Fault::ClockBackForGood]));

@@ -50,6 +50,7 @@ impl Injection {
             Fault::MemoryFull => Self::Server(|context, target| Box::pin(redis::memory_full(context, target))),
             Fault::DiskFull => Self::Server(|context, target| Box::pin(disk_full(context, target))),
             Fault::Failover => Self::Server(|context, target| Box::pin(redis::failover(context, target))),
+            Fault::Demotion => Self::Server(|context, target| Box::pin(redis::demotion(context, target))),
             Fault::Reshard => Self::Server(|context, target| Box::pin(cluster::reshard(context, target))),
             Fault::SlotHalfway => Self::Server(|context, target| Box::pin(cluster::slot_halfway(context, target))),
             Fault::MasterKill => Self::Server(|context, target| Box::pin(master_kill(context, target))),

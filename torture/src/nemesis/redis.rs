@@ -8,19 +8,16 @@ use crate::servers::LockServer;
 use super::context::{Context, Struck};
 
 pub(super) async fn script_flush(context: &mut Context, server: &LockServer) -> Result<Struck> {
-    repeat(context, server, &["SCRIPT FLUSH"]).await
+    for _ in 0..context.number(1..=8) {
+        server.tell("SCRIPT FLUSH").await?;
+        sleep(context.time(0.0..0.1)).await;
+    }
+    Ok(Struck::AtOnce)
 }
 
 pub(super) async fn client_kill(context: &mut Context, server: &LockServer) -> Result<Struck> {
-    let all = ["CLIENT KILL TYPE normal", "CLIENT KILL TYPE pubsub"];
-    repeat(context, server, &all).await
-}
-
-async fn repeat(context: &mut Context, server: &LockServer, commands: &[&str]) -> Result<Struck> {
     for _ in 0..context.number(1..=8) {
-        for command in commands {
-            server.tell(command).await?;
-        }
+        server.end_connections().await?;
         sleep(context.time(0.0..0.1)).await;
     }
     Ok(Struck::AtOnce)
@@ -56,6 +53,17 @@ pub(super) async fn failover(context: &mut Context, server: &LockServer) -> Resu
     server.replicate().await?;
     server.fall_behind().await?;
     context.last(0.3..2.0).await;
-    server.fail_over().await?;
+    server.demote().await?;
+    server.end_connections().await?;
+    server.take_writes().await?;
+    Ok(Struck::AtOnce)
+}
+
+pub(super) async fn demotion(context: &mut Context, server: &LockServer) -> Result<Struck> {
+    server.replicate().await?;
+    server.fall_behind().await?;
+    context.last(0.3..2.0).await;
+    server.demote().await?;
+    server.take_writes().await?;
     Ok(Struck::AtOnce)
 }
