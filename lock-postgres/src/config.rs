@@ -66,6 +66,22 @@ pub(crate) enum Host {
     Socket(PathBuf, u16),
 }
 
+impl Host {
+    fn is_empty(&self) -> bool {
+        match self {
+            Self::Tcp(host, _) => host.is_empty(),
+            Self::Socket(directory, _) => directory.as_os_str().is_empty(),
+        }
+    }
+
+    fn has_nul(&self) -> bool {
+        match self {
+            Self::Tcp(host, _) => host.contains('\0'),
+            Self::Socket(directory, _) => directory.as_os_str().as_encoded_bytes().contains(&0),
+        }
+    }
+}
+
 impl fmt::Display for Host {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -292,8 +308,7 @@ impl PostgresConfig {
 
     /// Checks what the builder methods could not refuse. No message shows a value: it may be a part of a password.
     pub(crate) fn check(&self) -> Result<()> {
-        let is_empty = |host: &Host| matches!(host, Host::Tcp(host, _) if host.is_empty());
-        if self.hosts.is_empty() || self.hosts.iter().any(is_empty) {
+        if self.hosts.is_empty() || self.hosts.iter().any(Host::is_empty) {
             return Err(misconfigured("the host is empty: name the server's host or socket"));
         }
         if self.tls.is_some() {
@@ -314,8 +329,12 @@ impl PostgresConfig {
                 "no database is named: write postgres://user:password@host:port/database, or call with_database",
             ));
         }
-        if [&self.user, &self.database].iter().any(|text| text.contains('\0')) {
-            return Err(misconfigured("user and database must not contain a NUL character"));
+        let password = self.password.as_ref().map(|Secret(password)| password);
+        let mut texts = [Some(&self.user), password, Some(&self.database)].into_iter().flatten();
+        if texts.any(|text| text.contains('\0')) || self.hosts.iter().any(Host::has_nul) {
+            return Err(misconfigured(
+                "host, socket, user, password and database must not contain a NUL character",
+            ));
         }
         check_identifiers(self.schema.as_deref(), &self.table)?;
         check_timeouts(self.connect_timeout, self.response_timeout)?;

@@ -32,6 +32,8 @@ use crate::probe::Probe;
 mod dial;
 mod in_turn;
 mod prepared;
+#[cfg(test)]
+pub(crate) mod scripted;
 mod supervisor;
 mod tls;
 

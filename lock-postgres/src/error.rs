@@ -11,6 +11,8 @@ use tokio_postgres::error::{DbError, Severity};
 pub(crate) use self::cause::Cause;
 
 mod cause;
+#[cfg(test)]
+mod fuzz;
 
 /// What errors call the server.
 pub(crate) const SERVER: &str = "PostgreSQL";

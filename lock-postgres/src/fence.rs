@@ -8,6 +8,8 @@ use tokio_postgres::{SimpleQueryMessage, Transaction};
 use crate::names::{LONGEST_IDENTIFIER, literal, quoted};
 
 pub(crate) mod error;
+#[cfg(test)]
+mod fuzz;
 
 /// Protects resources in the database from holders whose lock has expired.
 ///

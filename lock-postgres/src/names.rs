@@ -54,6 +54,8 @@ pub(crate) fn check_identifiers(schema: Option<&str>, table: &str) -> Result<()>
 }
 
 #[cfg(test)]
+mod fuzz;
+#[cfg(test)]
 mod tests {
     use lock_core::ErrorKind;
 

@@ -8,6 +8,8 @@ use crate::error::SqlError;
 
 pub(crate) use self::guarantees::{leases_keep, sessions_keep};
 
+#[cfg(test)]
+mod fuzz;
 mod guarantees;
 
 /// The oldest server that has all that the statements use.

@@ -5,6 +5,8 @@ use tokio_postgres::types::Type;
 use crate::connection::Statement;
 
 pub(crate) mod answers;
+#[cfg(test)]
+mod fuzz;
 pub(crate) mod lease;
 mod renewals;
 pub(crate) mod session;

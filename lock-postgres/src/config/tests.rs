@@ -147,6 +147,11 @@ fn a_url_that_cannot_work_is_refused_without_showing_a_password() {
         ("postgres://app:se3ret@db,/shop", "host is empty"),
         ("postgres://app:se3ret/x@db/shop", "not percent-encoded"),
         ("postgres://app:se3ret@db:port/shop", "a port in the URL"),
+        ("postgres://app:se3ret@[::1]5432/shop", "a port in the URL"),
+        ("postgres://app:se3ret@db/shop?socket=", "host is empty"),
+        ("postgres://app:se3ret%00@db/shop", "must not contain a NUL"),
+        ("postgres://app:se3ret@db%00/shop", "must not contain a NUL"),
+        ("postgres://app:se3ret@db/shop?socket=%00", "must not contain a NUL"),
         ("postgres://app:se3ret@db/shop/x", "not percent-encoded"),
         ("postgres://app:se3ret@db/shop?tabel=x", "did you mean `table`"),
         (

@@ -10,6 +10,9 @@ use url::Url;
 
 use super::{Checks, Host, Pooler, PostgresConfig, Secret, Strategy, misconfigured};
 
+#[cfg(test)]
+mod fuzz;
+
 const DEFAULT_PORT: u16 = 5432;
 
 /// What a URL may say after its `?`.
@@ -137,7 +140,7 @@ impl PostgresConfig {
 fn host(text: &str) -> Result<Host> {
     let (host, port) = match text.strip_prefix('[').and_then(|text| text.split_once(']')) {
         Some((address, "")) => (address, None),
-        Some((address, rest)) => (address, Some(rest.strip_prefix(':').unwrap_or(rest))),
+        Some((address, rest)) => (address, Some(rest.strip_prefix(':').unwrap_or_default())),
         None => match text.split_once(':') {
             Some((host, port)) => (host, Some(port)),
             None => (text, None),

@@ -3,6 +3,7 @@ use tokio_postgres::config::SslMode;
 use tokio_postgres::{Config, NoTls};
 
 use super::*;
+use crate::connection::scripted::message;
 
 /// The driver's error for a client that gets this answer to its login. The server then hangs up.
 async fn answered(config: &Config, answer: &[u8]) -> tokio_postgres::Error {
@@ -19,14 +20,16 @@ pub(crate) async fn said(severity: &str, code: &str) -> tokio_postgres::Error {
     answered(Config::new().user("u"), &message(b'E', fields.as_bytes())).await
 }
 
+/// The driver's error for one of the server's with these fields, each with a zero behind it.
+pub(crate) fn answered_with(fields: &[u8]) -> tokio_postgres::Error {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let answer = message(b'E', &[fields, &[0]].concat());
+    runtime.block_on(answered(Config::new().user("u"), &answer))
+}
+
 /// The same where the server hangs up in the middle of a message.
 pub(crate) async fn broken() -> tokio_postgres::Error {
     answered(Config::new().user("u"), b"?").await
-}
-
-fn message(kind: u8, body: &[u8]) -> Vec<u8> {
-    let length = u32::try_from(body.len() + 4).unwrap().to_be_bytes();
-    [&[kind], &length[..], body].concat()
 }
 
 #[test]

@@ -131,6 +131,8 @@ impl Registry {
 }
 
 #[cfg(test)]
+mod fuzz;
+#[cfg(test)]
 mod tests {
     use futures_util::FutureExt;
 

@@ -87,9 +87,9 @@ pub(crate) fn duration(micros: i64) -> Duration {
     Duration::from_micros(u64::try_from(micros).unwrap_or(0))
 }
 
-/// The moment that is so many microseconds after 1970.
-fn time(micros: i64) -> SystemTime {
-    SystemTime::UNIX_EPOCH + duration(micros)
+/// The moment that is so many microseconds after 1970; `None` where this system has no such time.
+fn time(micros: i64) -> Option<SystemTime> {
+    SystemTime::UNIX_EPOCH.checked_add(duration(micros))
 }
 
 /// The first row's flag in this column; `None` without a row.
@@ -131,7 +131,7 @@ fn waiter(row: &Row) -> Result<WaiterStatus, SqlError> {
     let (label, since): (Option<&[u8]>, Option<i64>) = (column(row, 2, WHAT)?, column(row, 8, WHAT)?);
     let mut waiter = WaiterStatus::new();
     waiter.label = label.map(text);
-    waiter.since = since.map(time);
+    waiter.since = since.and_then(time);
     waiter.mode = mode(row)?;
     Ok(waiter)
 }
@@ -203,7 +203,12 @@ pub(crate) fn shared(rows: &TextRows) -> Result<Shared, SqlError> {
 }
 
 fn unhexed(digits: &str) -> Option<Arc<str>> {
-    let byte = |at| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok();
+    let byte = |at| {
+        let pair = digits.get(at..at + 2)?;
+        // A number may have a sign.
+        let is_byte = pair.bytes().all(|digit| digit.is_ascii_hexdigit());
+        is_byte.then(|| u8::from_str_radix(pair, 16).ok())?
+    };
     let bytes: Option<Vec<_>> = (0..digits.len()).step_by(2).map(byte).collect();
     bytes.map(|bytes| text(&bytes))
 }
@@ -297,6 +302,6 @@ mod tests {
     #[test]
     fn a_moment_is_counted_from_1970() {
         let moment = SystemTime::UNIX_EPOCH + Duration::from_micros(1_700_000_000_000_001);
-        assert_eq!(time(1_700_000_000_000_001), moment);
+        assert_eq!(time(1_700_000_000_000_001), Some(moment));
     }
 }

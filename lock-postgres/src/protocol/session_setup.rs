@@ -96,7 +96,7 @@ pub(crate) fn told(rows: &TextRows, mark: &str, config: &PostgresConfig) -> Resu
         return Err(pooler_between(address).not_executed());
     }
     let number = |column: usize| value(column).and_then(|text| text.parse::<i64>().ok());
-    let unread = || SqlError::UnexpectedAnswer("session").into_lock_error();
+    let unread = || SqlError::UnexpectedAnswer("session").into_lock_error().not_executed();
     let version = number(1).ok_or_else(unread)?;
     if version < i64::from(OLDEST) {
         let message = format!(

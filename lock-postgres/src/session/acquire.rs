@@ -19,6 +19,9 @@ use crate::protocol::session::{OfMode, SessionStatements};
 use crate::protocol::session_setup::PING;
 use crate::protocol::terms::LeaseTerms;
 
+#[cfg(test)]
+mod fuzz;
+
 /// The most repetitions of what failed for reasons that a repetition cures.
 const MAX_RETRIES: u32 = 20;
 

@@ -4,7 +4,15 @@
 pub const SECRET: &str = "sesame";
 
 /// The schemes whose authority may have a password.
-const SCHEMES: [&str; 6] = ["redis", "valkey", "mysql", "mariadb", "zookeeper", "quorum:"];
+const SCHEMES: [&str; 7] = [
+    "redis",
+    "valkey",
+    "mysql",
+    "mariadb",
+    "postgres",
+    "zookeeper",
+    "quorum:",
+];
 /// The parameters that are passwords.
 const PARAMETERS: [&str; 3] = ["pass", "sentinel_password", "previous_password"];
 
@@ -37,7 +45,7 @@ fn is_in_passwords(url: &str) -> bool {
 
 fn is_password(url: &str, at: usize) -> bool {
     let (before, behind) = (&url[..at], &url[at + SECRET.len()..]);
-    is_of_user(before, behind) || is_of_parameter(before)
+    is_of_user(before, behind) || is_of_parameter(before, behind)
 }
 
 /// Behind `scheme://user:`, and before an `@`.
@@ -53,14 +61,21 @@ fn is_of_user(before: &str, behind: &str) -> bool {
     has_password && begins && behind.contains('@')
 }
 
-/// Behind `?pass=` or the like.
-fn is_of_parameter(before: &str) -> bool {
+/// Behind `?pass=` or the like, or in the password of the URL behind `?listen=`.
+fn is_of_parameter(before: &str, behind: &str) -> bool {
     let Some((server, query)) = before.split_once('?') else {
         return false;
     };
     let last = query.rsplit('&').next().unwrap_or_default();
-    let name = last.split_once('=').map(|(name, _)| name);
-    !server.contains('#') && !query.contains('#') && name.is_some_and(|name| PARAMETERS.contains(&name))
+    let is_secret = match last.split_once('=') {
+        Some(("listen", url)) => {
+            let rest = behind.split(['&', '#']).next().unwrap_or_default();
+            is_of_user(&normalized(url), &normalized(rest))
+        }
+        Some((name, _)) => PARAMETERS.contains(&name),
+        None => false,
+    };
+    !server.contains('#') && !query.contains('#') && is_secret
 }
 
 /// As parsers may read it: percent-decoded, in small letters, without the characters that URLs may not have.
@@ -95,6 +110,8 @@ mod tests {
             "quorum:redis://a|mysql://u:sesame@h/d",
             "redis+unix:///s?db=1&pass=12sesame",
             "zookeeper://h?previous_password=sesame",
+            "postgresql://app:sesame@h/d",
+            "postgres://h/d?pooler=transaction&listen=postgres%3A%2F%2Fapp:sesame%40h/d&table=t",
         ] {
             assert!(is_in_passwords(url), "{url}");
         }
@@ -107,6 +124,8 @@ mod tests {
             "redis://u:sesame@SESAME",
             "redis+unix:///u:sesame@h",
             "ftp://u:sesame@h",
+            "postgres://h/d?listen=postgres://sesame%40h",
+            "postgres://h/d?listen=postgres://u:sesame&table=@",
             "redis://h",
         ] {
             assert!(!is_in_passwords(url), "{url}");
