@@ -14,6 +14,8 @@ const WORDS: &[&str] = &[
     "valkey://",
     "mysql://",
     "mariadb://",
+    "postgres://",
+    "postgresql://",
     "zookeeper://",
     "zookeeper+tls://",
     "quorum:",
@@ -79,6 +81,13 @@ const WORDS: &[&str] = &[
     "acl=",
     "open",
     "sessions=",
+    "session",
+    "pooler=",
+    "transaction",
+    "listen=",
+    "postgres%3A%2F%2F",
+    "schema=",
+    "max_holds=",
     "heartbeat=",
     "write",
     "require=",
@@ -90,7 +99,6 @@ const WORDS: &[&str] = &[
     "\u{e9}",
     " ",
     "\t",
-    "postgres://",
     "jdbc:",
     "://",
     "master",
@@ -112,12 +120,16 @@ fn urls() {
         "mysql://app:sesame@[::1]:3307/shop?strategy=lease&table=t&ssl-mode=REQUIRED&socket=/s",
         "mariadb://h/d?max_connections=3&retention=7d&checks=off",
         "zookeeper://app:sesame@a:2181,b/locks?session_timeout=10s&previous_password=sesame&acl=open&sessions=2&heartbeat=write",
+        "postgres://app:p%40sesame@a,[::1]:5433/shop?schema=s&table=t&pooler=transaction&listen=postgres%3A%2F%2Fapp%3Asesame%40h%2Fd",
+        "postgresql://app:sesame@h/d?strategy=session&session_timeout=10s&restart_delay=30s&max_holds=1&max_connections=2&socket=/s",
         "quorum:?patience=300ms&restart_delay=60s&require=fifo|redis://:sesame@a|mysql://u:sesame@b/d|zookeeper://c",
         "memory:a?require=fifo,ttl:1s",
         "redis://app:12?sesame@h:6379",
         "redis://app:12/sesame@h",
         "redis://app:12#sesame@h",
         "mysql://app:sesame:@h/",
+        "postgres://app:12/sesame@h/d",
+        "postgres://h/d?pooler=transaction&listen=postgres%3A%2F%2Fapp:sesame/x%40h",
         "zookeeper://app:se@sesame@h",
         "redis://app:sesame@h?connect_timeout=18446744073709551615s",
         "sesame",
@@ -147,6 +159,8 @@ fn backends(url: &str) {
     assert_hidden(url, &outcome(crate::redis::RedisConfig::from_url(url)));
     #[cfg(feature = "mysql")]
     assert_hidden(url, &outcome(crate::mysql::MySqlConfig::from_url(url)));
+    #[cfg(feature = "postgres")]
+    assert_hidden(url, &outcome(crate::postgres::PostgresConfig::from_url(url)));
     #[cfg(feature = "zookeeper")]
     assert_hidden(url, &outcome(crate::zookeeper::ZooKeeperConfig::from_url(url)));
     #[cfg(feature = "quorum")]
