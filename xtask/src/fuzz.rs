@@ -11,16 +11,31 @@ use std::{fs, thread};
 
 use crate::Result;
 
-/// The packages with targets, and what of them is built.
-const PACKAGES: [(&str, &[&str]); 8] = [
-    ("lock-core", &["--lib"]),
-    ("lock-kit", &["--lib"]),
-    ("lock-redis", &["--lib"]),
-    ("lock-mysql", &["--lib"]),
-    ("lock-zookeeper", &["--lib"]),
-    ("lock-quorum", &["--lib"]),
-    ("polylock", &["--lib", "--features", "redis,mysql,zookeeper,quorum,tls"]),
-    ("polylock-cli", &["--bin", "polylock"]),
+/// The packages with targets.
+const PACKAGES: [&str; 9] = [
+    "lock-core",
+    "lock-kit",
+    "lock-redis",
+    "lock-mysql",
+    "lock-postgres",
+    "lock-zookeeper",
+    "lock-quorum",
+    "polylock",
+    "polylock-cli",
+];
+
+/// What the targets of the facade need besides. The command line has them by default.
+const FEATURES: [&str; 6] = ["redis", "mysql", "postgres", "zookeeper", "quorum", "tls"];
+
+/// Packages that targets run, besides their own. Nothing else is optimized: that would take most of the time of a build.
+const OPTIMIZED: [&str; 7] = [
+    "testbed-fuzz",
+    "bolero",
+    "bolero-engine",
+    "url",
+    "idna",
+    "percent-encoding",
+    "form_urlencoded",
 ];
 
 const RUSTFLAGS: &str = "--cfg fuzzing --cfg fuzzing_libfuzzer -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
@@ -33,7 +48,7 @@ const TEXT_SECONDS: u32 = 10;
 /// Which targets, and for how long.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// Only targets with this text in `PACKAGE::PATH`
+    /// Only targets with this text in `PACKAGE::PATH`. If it begins with a package, no other one is built
     #[arg(long, default_value = "")]
     only: String,
     /// How long each of them runs
@@ -56,11 +71,11 @@ struct Target {
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent();
     let root = root.ok_or("xtask is no folder of a workspace")?;
-    let mut targets = VecDeque::new();
-    for (package, what) in PACKAGES {
-        let found = build(root, package, what)?;
-        targets.extend(found.into_iter().filter(|target| target.name().contains(&options.only)));
-    }
+    let targets = build(root, &packages(&options.only))?;
+    let wanted = targets
+        .into_iter()
+        .filter(|target| target.name().contains(&options.only));
+    let targets: VecDeque<Target> = wanted.collect();
     if targets.is_empty() {
         return Err(format!("no target has {:?} in its name", options.only));
     }
@@ -93,14 +108,32 @@ fn next(targets: &Mutex<VecDeque<Target>>) -> Option<Target> {
     targets.lock().expect("nothing panics here").pop_front()
 }
 
-fn build(root: &Path, package: &'static str, what: &[&str]) -> Result<Vec<Target>> {
-    println!("building the targets of {package}");
+/// The packages to build for the targets that were chosen by this text.
+fn packages(only: &str) -> Vec<&'static str> {
+    let (package, _path) = only.split_once("::").unwrap_or((only, ""));
+    match PACKAGES.iter().find(|name| **name == package) {
+        Some(package) => vec![package],
+        None => PACKAGES.to_vec(),
+    }
+}
+
+/// Builds them together: alone, each has other features of its dependencies, which are then built again.
+fn build(root: &Path, packages: &[&'static str]) -> Result<Vec<Target>> {
+    println!("building the targets of {}", packages.join(", "));
     let host = host()?;
     let mut cargo = Command::new(env!("CARGO"));
     cargo
         .current_dir(root)
-        .args(["test", "--quiet", "--no-run", "--package", package])
-        .args(what);
+        .args(["test", "--quiet", "--no-run", "--lib", "--bins"]);
+    for package in packages {
+        cargo.args(["--package", package]);
+    }
+    if packages.contains(&"polylock") {
+        cargo.args([
+            "--features",
+            &FEATURES.map(|feature| format!("polylock/{feature}")).join(","),
+        ]);
+    }
     // With a target triple the flags do not apply to build scripts and macros, which do not link libFuzzer.
     cargo.args([
         "--target",
@@ -110,16 +143,21 @@ fn build(root: &Path, package: &'static str, what: &[&str]) -> Result<Vec<Target
         "--message-format",
         "json",
     ]);
-    cargo.env("RUSTFLAGS", RUSTFLAGS).stderr(Stdio::inherit());
     // Optimized, and with the checks of a debug build.
-    cargo
-        .env("CARGO_PROFILE_DEV_OPT_LEVEL", "1")
-        .env("CARGO_PROFILE_DEV_CODEGEN_UNITS", "1");
+    for package in PACKAGES.iter().chain(&OPTIMIZED) {
+        for setting in ["opt-level=1", "codegen-units=1"] {
+            cargo.args(["--config", &format!("profile.dev.package.{package}.{setting}")]);
+        }
+    }
+    cargo.args(["--config", "profile.dev.package.bolero-libfuzzer.opt-level=2"]);
+    cargo.env("RUSTFLAGS", RUSTFLAGS).stderr(Stdio::inherit());
     cargo.env("CARGO_PROFILE_DEV_DEBUG", "0").env("CARGO_INCREMENTAL", "0");
     let messages = output(&mut cargo)?;
-    let programs = messages.lines().filter_map(program);
     let mut targets = Vec::new();
-    for program in programs {
+    for message in messages.lines() {
+        let Some((package, program)) = program(message) else {
+            continue;
+        };
         let listed = output(Command::new(&program).args(["fuzz::", "--list", "--format", "terse"]))?;
         let paths = listed.lines().filter_map(|line| line.strip_suffix(": test"));
         targets.extend(paths.map(|path| Target {
@@ -131,10 +169,24 @@ fn build(root: &Path, package: &'static str, what: &[&str]) -> Result<Vec<Target
     Ok(targets)
 }
 
-/// The test program in a message of cargo, if it has one.
-fn program(message: &str) -> Option<PathBuf> {
-    let (_, rest) = message.split_once(r#""executable":""#)?;
-    Some(rest.split_once('"')?.0.into())
+/// The test program in a message of cargo, if it has one, and its package.
+fn program(message: &str) -> Option<(&'static str, PathBuf)> {
+    let text = |name: &str| {
+        let (_, rest) = message.split_once(&format!(r#""{name}":""#))?;
+        Some(rest.split_once('"')?.0)
+    };
+    let package = package_of(text("package_id")?)?;
+    let package = PACKAGES.into_iter().find(|name| *name == package)?;
+    Some((package, text("executable")?.into()))
+}
+
+/// The name in a package id such as `path+file:///polylock/cli#polylock-cli@0.1.0`. One that is the folder's is left out.
+fn package_of(id: &str) -> Option<&str> {
+    let (folder, package) = id.rsplit_once('#')?;
+    match package.split_once('@') {
+        Some((name, _version)) => Some(name),
+        None => folder.rsplit('/').next(),
+    }
 }
 
 fn host() -> Result<String> {
@@ -206,5 +258,38 @@ fn output(command: &mut Command) -> Result<String> {
             output.status,
             String::from_utf8_lossy(&output.stderr)
         )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_names_the_package_of_its_program() {
+        let message =
+            |id, program| format!(r#"{{"package_id":"{id}","target":{{"name":"polylock"}},"executable":{program}}}"#);
+        for (id, package) in [
+            ("path+file:///polylock#0.1.0", "polylock"),
+            ("path+file:///main#polylock@0.1.0", "polylock"),
+            ("path+file:///polylock/cli#polylock-cli@0.1.0", "polylock-cli"),
+            ("path+file:///polylock/lock-core#0.1.0", "lock-core"),
+        ] {
+            let named = program(&message(id, r#""/target/a""#));
+            assert_eq!(named, Some((package, PathBuf::from("/target/a"))), "{id}");
+            assert_eq!(program(&message(id, "null")), None);
+        }
+        let other = message("registry+https://crates#url@2.5.8", r#""/target/a""#);
+        assert_eq!(program(&other), None);
+    }
+
+    #[test]
+    fn a_package_is_built_alone_if_only_its_targets_run() {
+        assert_eq!(packages("lock-redis"), ["lock-redis"]);
+        assert_eq!(packages("lock-redis::names"), ["lock-redis"]);
+        assert_eq!(packages("polylock::"), ["polylock"]);
+        for all in ["", "names", "lock", "names::fuzz"] {
+            assert_eq!(packages(all), PACKAGES, "{all}");
+        }
     }
 }
