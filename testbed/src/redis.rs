@@ -87,8 +87,8 @@ impl Redis {
         self
     }
 
-    /// Has this program run it, which is given these arguments and then the server's command, like `valgrind`. It must run the server in
-    /// its own process.
+    /// Starts it by this program, such as `valgrind`. The program is given these arguments and then the server's command, and must run the
+    /// server in its own process. Default: none.
     #[must_use]
     pub fn under(mut self, program: &str, arguments: impl IntoIterator<Item: Into<String>>) -> Self {
         self.under = vec![program.into()];

@@ -50,20 +50,22 @@ pub(super) async fn disk_full(context: &mut Context, server: &LockServer) -> Res
 }
 
 pub(super) async fn failover(context: &mut Context, server: &LockServer) -> Result<Struck> {
-    server.replicate().await?;
-    server.fall_behind().await?;
-    context.last(0.3..2.0).await;
-    server.demote().await?;
+    demote(context, server).await?;
     server.end_connections().await?;
     server.take_writes().await?;
     Ok(Struck::AtOnce)
 }
 
 pub(super) async fn demotion(context: &mut Context, server: &LockServer) -> Result<Struck> {
+    demote(context, server).await?;
+    server.take_writes().await?;
+    Ok(Struck::AtOnce)
+}
+
+/// Has the server follow a replica that had fallen behind.
+async fn demote(context: &mut Context, server: &LockServer) -> Result<()> {
     server.replicate().await?;
     server.fall_behind().await?;
     context.last(0.3..2.0).await;
-    server.demote().await?;
-    server.take_writes().await?;
-    Ok(Struck::AtOnce)
+    server.demote().await
 }

@@ -96,7 +96,7 @@ mod tests {
                 statements[0].ends_with("FROM `t_leases` WHERE `name`=x'61' FOR UPDATE"),
                 "{statements:?}"
             );
-            let last = statements.last().expect("some");
+            let last = statements.last().expect("it has statements");
             assert!(last.starts_with("SELECT CAST(@left AS SIGNED),"), "{last}");
             // Nothing is changed by the token alone: it may be of a hold that has ended.
             let changes = statements.iter().filter(|sql| sql.starts_with("UPDATE"));

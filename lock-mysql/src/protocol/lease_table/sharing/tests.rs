@@ -158,17 +158,20 @@ fn a_row_is_made_if_it_is_missing_and_left_alone_otherwise() {
     );
 }
 
-/// Each as its own statements renew it, and none that waits for a row.
-#[test]
-fn holds_of_one_kind_are_renewed_together_and_one_of_them_alone() {
-    let statements = LeaseStatements::new("t");
-    let renewal = |is_shared| HoldRenewal {
+fn renewal(is_shared: bool) -> HoldRenewal {
+    HoldRenewal {
         name: name(),
         holder: terms().holder,
         ttl: Duration::from_secs(1),
         is_shared,
         is_alone: false,
-    };
+    }
+}
+
+/// Each as its own statements renew it, and none that waits for a row.
+#[test]
+fn holds_of_one_kind_are_renewed_together_and_one_of_them_alone() {
+    let statements = LeaseStatements::new("t");
     let (exclusive, reader) = (renewal(false), renewal(true));
     let of = std::slice::from_ref;
     let ttl = exclusive.ttl;
@@ -189,34 +192,23 @@ fn holds_of_one_kind_are_renewed_together_and_one_of_them_alone() {
 #[test]
 fn exclusive_holds_are_renewed_if_all_of_them_are() {
     let statements = LeaseStatements::new("t");
-    let hold = || HoldRenewal {
-        name: name(),
-        holder: terms().holder,
-        ttl: Duration::from_secs(1),
-        is_shared: false,
-        is_alone: false,
-    };
     let renewed = |matched| {
         let result = StatementResult {
             matched,
             ..StatementResult::default()
         };
-        statements.renewed(&[hold(), hold()], &result).unwrap()
+        statements.renewed(&[renewal(false), renewal(false)], &result).unwrap()
     };
     assert_eq!(
         [renewed(0), renewed(1), renewed(2)],
         [[false; 2], [false; 2], [true; 2]]
     );
-    let reader = HoldRenewal {
-        is_shared: true,
-        ..hold()
-    };
     let nobody = StatementResult {
         matched: 1,
         ..StatementResult::default()
     };
     assert_eq!(
-        statements.renewed(&[reader], &nobody).unwrap(),
+        statements.renewed(&[renewal(true)], &nobody).unwrap(),
         [false],
         "it has no row"
     );
@@ -340,13 +332,6 @@ fn renewals_lock_the_rows_of_the_names_before_the_holders() {
 
 #[test]
 fn a_renewal_at_once_locks_its_rows_in_the_same_order() {
-    let renewal = |is_shared| HoldRenewal {
-        name: name(),
-        holder: terms().holder,
-        ttl: Duration::from_secs(1),
-        is_shared,
-        is_alone: false,
-    };
     let statements = |is_shared| {
         let renewal = renewal(is_shared);
         let statements = LeaseStatements::new("t").renew_at_once(renewal.ttl, &renewal);
