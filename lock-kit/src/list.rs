@@ -1,7 +1,24 @@
 //! Pages of the names in a table, in the order of their bytes.
 
+use std::borrow::Cow;
+
 use lock_core::LockName;
 use lock_core::backend::{ListFrom, ListPage};
+use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, percent_encode};
+
+/// A note is the name after which the next page begins. A row that another program wrote may be no UTF-8, so its bytes are encoded.
+const ENCODED: &AsciiSet = &CONTROLS.add(b'%');
+
+/// The name after which this page begins. `None`: the list begins.
+///
+/// # Examples
+/// ```
+/// # use lock_core::backend::ListFrom;
+/// assert_eq!(lock_kit::list::after(&ListFrom::all()), None);
+/// ```
+pub fn after(from: &ListFrom) -> Option<Cow<'_, [u8]>> {
+    from.after().map(|note| percent_decode_str(note).into())
+}
 
 /// A byte string behind all names with this prefix, and before all names that come after them. A name is UTF-8, which has no byte `ff`.
 ///
@@ -27,30 +44,33 @@ pub fn page<E>(
     let (mut names, mut count, mut last) = (Vec::new(), 0, None);
     for row in rows {
         let (name, is_used) = row?;
-        let name = String::from_utf8_lossy(&name).into_owned();
         // What is no name was written by somebody else.
-        if is_used && let Ok(name) = LockName::new(&name) {
+        if is_used
+            && let Ok(text) = str::from_utf8(&name)
+            && let Ok(name) = LockName::new(text)
+        {
             names.push(name);
         }
         count += 1;
         last = Some(name);
     }
     let last = last.filter(|_| count >= at_most);
-    Ok(ListPage::new(names, last.map(|last| from.go_on_after(last))))
+    let note = |last: Vec<u8>| percent_encode(&last, ENCODED).to_string();
+    Ok(ListPage::new(names, last.map(|last| from.go_on_after(note(last)))))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn paged(rows: &[(&[u8], bool)], at_most: usize) -> (Vec<String>, Option<String>) {
+    fn paged(rows: &[(&[u8], bool)], at_most: usize) -> (Vec<String>, Option<Vec<u8>>) {
         let rows = rows
             .iter()
             .map(|(name, is_used)| Ok::<_, ()>((name.to_vec(), *is_used)));
         let page = page(rows, &ListFrom::prefix("a"), at_most).unwrap();
         let next = page.next.map(|next| {
             assert_eq!(next.name_prefix(), "a");
-            next.after().unwrap().to_owned()
+            after(&next).unwrap().into_owned()
         });
         (page.names.iter().map(|name| name.as_str().to_owned()).collect(), next)
     }
@@ -59,9 +79,27 @@ mod tests {
     fn a_page_has_names_that_are_used_and_goes_on_after_all_that_were_read() {
         let rows: [(&[u8], _); 4] = [(b"a1", true), (b"a2", false), (b"", true), (b"a3", false)];
         let names = vec!["a1".to_owned()];
-        assert_eq!(paged(&rows, 4), (names.clone(), Some("a3".to_owned())));
+        assert_eq!(paged(&rows, 4), (names.clone(), Some(b"a3".to_vec())));
         assert_eq!(paged(&rows, 5), (names, None));
         assert_eq!(paged(&[], 1), (Vec::new(), None));
+    }
+
+    /// Else the next page would begin at another place: some names would be missing, or the row would come again for ever.
+    #[test]
+    fn a_page_goes_on_after_the_bytes_of_its_last_row_whatever_they_are() {
+        for last in [
+            &b"a\xff"[..],
+            b"a\x80",
+            b"a%ff",
+            b"a%",
+            b"a\0\n",
+            "a\u{fffd} \u{e9}".as_bytes(),
+        ] {
+            let (names, next) = paged(&[(last, false)], 1);
+            assert_eq!((names, next.as_deref()), (Vec::new(), Some(last)));
+        }
+        let (names, _) = paged(&[(b"a\xff", true), (b"b", true)], 2);
+        assert_eq!(names, ["b"]);
     }
 
     #[test]

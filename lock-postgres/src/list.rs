@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lock_core::Result;
 use lock_core::backend::{ListFrom, ListPage};
-use lock_kit::list::{page, prefix_end};
+use lock_kit::list::{after, page, prefix_end};
 
 use crate::connection::{Connection, Statement};
 use crate::error::{SqlError, unless_missing};
@@ -20,10 +20,10 @@ pub(crate) async fn list(
     limit: Option<Duration>,
 ) -> Result<ListPage> {
     let (prefix, end) = (from.name_prefix().as_bytes(), prefix_end(from.name_prefix()));
-    let after = from.after().unwrap_or_default().as_bytes();
+    let after = after(from).unwrap_or_default();
     let most = i64::try_from(at_most).unwrap_or(i64::MAX);
     let found = connection
-        .query(statement, &[&prefix, &after, &end, &most], limit)
+        .query(statement, &[&prefix, &after.as_ref(), &end, &most], limit)
         .await;
     let rows = unless_missing(found)?;
     let read = |row| Ok((column(row, 0, "name")?, column(row, 1, "name")?));

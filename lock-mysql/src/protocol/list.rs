@@ -12,8 +12,8 @@ use crate::names::hex;
 /// A statement that looks at so many names, and whether `is_used` is true of each. It goes on after the last one of them, so that
 /// names that are free cost a page no more than others.
 pub(crate) fn statement(table: &str, is_used: &str, from: &ListFrom, at_most: usize) -> String {
-    let begin = match from.after() {
-        Some(after) => format!("`name`>{}", hex(after.as_bytes())),
+    let begin = match list::after(from) {
+        Some(after) => format!("`name`>{}", hex(&after)),
         None => format!("`name`>={}", hex(from.name_prefix().as_bytes())),
     };
     let end = hex(&list::prefix_end(from.name_prefix()));

@@ -8,33 +8,44 @@ use lock_mysql::LeaseTableBackend;
 use super::support::*;
 use crate::support::*;
 
-/// How many names with this prefix there are, in how many pages of 1000 rows.
-async fn listed(backend: &LeaseTableBackend, prefix: &str) -> (usize, usize) {
-    let (mut names, mut pages, mut next) = (0, 0, Some(ListFrom::prefix(prefix)));
+/// The names with this prefix, and the number of pages of so many rows.
+async fn names(backend: &LeaseTableBackend, prefix: &str, at_most: usize) -> (Vec<String>, usize) {
+    let (mut names, mut pages, mut next) = (Vec::new(), 0, Some(ListFrom::prefix(prefix)));
     while let Some(from) = next {
-        let page = backend.list(&from, 1000).await.unwrap();
-        (names, pages, next) = (names + page.names.len(), pages + 1, page.next);
+        let page = backend.list(&from, at_most).await.unwrap();
+        names.extend(page.names.iter().map(ToString::to_string));
+        (pages, next) = (pages + 1, page.next);
     }
     (names, pages)
 }
 
+/// How many names with this prefix there are, in how many pages of 1000 rows.
+async fn listed(backend: &LeaseTableBackend, prefix: &str) -> (usize, usize) {
+    let (names, pages) = names(backend, prefix, 1000).await;
+    (names.len(), pages)
+}
+
 /// Makes rows of names that somebody holds, or that are free.
 async fn make_rows(fixture: &Fixture, prefix: &str, count: usize, holder: &str) {
-    let mut observer = fixture.observer().await;
-    let (table, end) = (
-        format!("{}_leases", fixture.table),
-        "UNIX_TIMESTAMP()*1000000+600000000",
-    );
     for first in (0..count).step_by(1000) {
         let last = count.min(first + 1000);
-        let rows: Vec<String> = (first..last)
-            .map(|number| format!("('{prefix}{number}',{holder},{end},600000000,1,1)"))
-            .collect();
-        let columns = "`name`,`holder`,`expires`,`term`,`token`,`last_token`";
-        observer
-            .run(&format!("INSERT INTO {table} ({columns}) VALUES {}", rows.join(",")))
-            .await;
+        let rows: Vec<String> = (first..last).map(|number| format!("'{prefix}{number}'")).collect();
+        insert(fixture, &rows, holder).await;
     }
+}
+
+/// Makes rows of these names, as they are written in SQL.
+async fn insert(fixture: &Fixture, names: &[String], holder: &str) {
+    let end = "UNIX_TIMESTAMP()*1000000+600000000";
+    let rows: Vec<String> = (names.iter())
+        .map(|name| format!("({name},{holder},{end},600000000,1,1)"))
+        .collect();
+    let (table, rows) = (format!("{}_leases", fixture.table), rows.join(","));
+    let columns = "`name`,`holder`,`expires`,`term`,`token`,`last_token`";
+    let mut observer = fixture.observer().await;
+    observer
+        .run(&format!("INSERT INTO {table} ({columns}) VALUES {rows}"))
+        .await;
 }
 
 const SOMEBODY: &str = "'00112233445566778899aabbccddeeff'";
@@ -50,6 +61,19 @@ async fn free_names_are_passed_over_page_by_page() {
     assert_eq!(listed(&backend, "").await, (11, 3));
     assert_eq!(listed(&backend, "free/").await, (0, 3));
     assert_eq!(listed(&backend, "held/").await, (10, 1));
+}
+
+/// Another program wrote it. It must neither hide names nor end a list.
+#[testbed::test]
+async fn a_row_whose_name_is_no_text_is_passed_over() {
+    let fixture = Fixture::shared().await;
+    let backend = backend(&fixture);
+    let rows = ["'a1'", "x'6180'", "x'61ff'", "'b2'", "'\u{e9}3'", "x'ffff'"];
+    insert(&fixture, &rows.map(str::to_owned), SOMEBODY).await;
+    for at_most in 1..=rows.len() + 1 {
+        let (names, _) = names(&backend, "", at_most).await;
+        assert_eq!(names, ["a1", "b2", "\u{e9}3"], "{at_most} in a page");
+    }
 }
 
 /// What is left to nobody has its token, label and end still.
