@@ -45,6 +45,11 @@ impl MySqlConfig {
                 "no database is named: write mysql://user:password@host:port/database, or call with_database",
             ));
         }
+        if self.has_nul() {
+            return Err(misconfigured(
+                "host, socket, user, password and database must not contain a NUL character",
+            ));
+        }
         check_table_prefix(&self.table)?;
         check_timeouts(self.connect_timeout, self.response_timeout)?;
         check_retention(self.retention)?;
@@ -57,6 +62,19 @@ impl MySqlConfig {
             )));
         }
         Ok(())
+    }
+
+    /// The protocol ends a text with one, so the server would see a part of it.
+    fn has_nul(&self) -> bool {
+        let options = &self.options;
+        let socket = options.get_socket().map(|path| path.as_os_str().as_encoded_bytes());
+        let texts = [
+            Some(options.get_host()),
+            Some(options.get_username()),
+            options.get_database(),
+        ];
+        let mut all = texts.into_iter().flatten().map(str::as_bytes).chain(socket);
+        all.any(|text| text.contains(&0))
     }
 }
 

@@ -77,6 +77,8 @@ fn a_backend_refuses_what_no_builder_method_could() {
         (MySqlConfig::new("db", 3306), "with_database"),
         (MySqlConfig::from_options(MySqlConnectOptions::new()), "with_database"),
         (good().with_database(""), "with_database"),
+        (good().with_database("shop\0"), "a NUL"),
+        (MySqlConfig::new("db\0", 3306).with_database("shop"), "a NUL"),
         (good().with_table(""), "1 to 48 letters"),
         (good().with_table("a-b"), "1 to 48 letters"),
         (good().with_connect_timeout(zero), "connect_timeout"),
@@ -133,6 +135,14 @@ fn a_refusal_says_what_to_write() {
     assert!(refusal("mysql://u:s3cret@localhost/d?table=a.b").contains("1 to 48 letters"));
     assert!(refusal("mysql://u:s3cret@localhost/d?ssl-mode=maybe").contains("VERIFY_CA"));
     assert!(refusal("mysql://u:s3cret%ff@localhost/d").contains("UTF-8"));
+    for nul in [
+        "mysql://u:s3cret%00@localhost/d",
+        "mysql://u%00:s3cret@localhost/d",
+        "mysql://u:s3cret@localhost/d%00",
+        "mysql://u:s3cret@localhost/d?socket=/s%00",
+    ] {
+        assert!(refusal(nul).contains("a NUL"), "{nul}");
+    }
 }
 
 #[test]
