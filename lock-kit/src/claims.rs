@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::time::Duration;
 
+use foldhash::fast::RandomState;
 use lock_core::backend::HolderId;
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -32,8 +33,8 @@ pub struct Claims<C>(Mutex<Recent<C>>);
 /// The claims of the last one to two days. A whole day's are forgotten at once, so that one more costs the same however
 /// many there are. By then core has long stopped to abandon their requests.
 struct Recent<C> {
-    today: HashMap<HolderId, Vec<C>>,
-    yesterday: HashMap<HolderId, Vec<C>>,
+    today: HashMap<HolderId, Vec<C>, RandomState>,
+    yesterday: HashMap<HolderId, Vec<C>, RandomState>,
     /// The beginning of today. `None`: nothing was ever recorded.
     since: Option<Instant>,
 }
@@ -50,8 +51,8 @@ pub struct InFlight<'a, C: Clone + PartialEq> {
 impl<C> Default for Claims<C> {
     fn default() -> Self {
         Self(Mutex::new(Recent {
-            today: HashMap::new(),
-            yesterday: HashMap::new(),
+            today: HashMap::default(),
+            yesterday: HashMap::default(),
             since: None,
         }))
     }

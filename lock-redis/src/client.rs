@@ -110,7 +110,8 @@ impl Client {
         let ended = protocol::ended(&reply).ok_or_else(unexpected_reply)?;
         self.claims.remove(holder);
         if ended.more {
-            self.wake_next(&mut route, keys, &id).await;
+            // Boxed: seldom needed.
+            Box::pin(self.wake_next(&mut route, keys, &id)).await;
         }
         Ok(ended.was_held)
     }

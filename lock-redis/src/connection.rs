@@ -128,7 +128,8 @@ impl Connection {
         if let Some(session) = self.0.state.borrow().session() {
             return Ok(session.clone());
         }
-        self.next_session(given_up).await.map_err(Error::not_executed)
+        // Boxed: seldom needed.
+        Box::pin(self.next_session(given_up)).await.map_err(Error::not_executed)
     }
 
     async fn next_session(&self, given_up: impl Future<Output = ()>) -> Result<Session> {
@@ -249,9 +250,11 @@ impl Connection {
         if let Some(room) = room {
             room.sending();
         }
+        // Boxed: requests that others are sent with do not need its room.
+        let running = Box::pin(self.0.run(on, script, keys, args));
         tokio::select! {
             biased;
-            reply = self.0.run(on, script, keys, args) => reply,
+            reply = running => reply,
             never = takeover::watch_supervisor(&self.0) => match never {},
         }
     }

@@ -137,16 +137,15 @@ impl RedisHold {
     }
 
     async fn try_release(&self, how: ReleaseOptions) -> Result<ReleaseOutcome> {
+        // Boxed below: seldom needed.
         let client = &self.client;
         if let Some(replaced) = self.replaced {
-            // A late acquire of the upgraded hold has to find a tombstone.
-            let route = client.servers.route(&self.keys, pending()).await?;
-            if client.claims.may_overtake(replaced, &route.generation()) {
-                client.end(&self.keys, replaced, End::Release(None)).await?;
-            }
+            Box::pin(self.retire(replaced)).await?;
         }
         let mut route = client.servers.route(&self.keys, pending()).await?;
-        self.remind(&mut route).await?;
+        if self.is_delayed() {
+            Box::pin(self.remind(&mut route)).await?;
+        }
         let value = self.grant.value(self.holder);
         let end = match (how.keep_for, &value) {
             (None, Some(value)) => End::ReleaseOf(value),
@@ -155,8 +154,17 @@ impl RedisHold {
         if client.end(&self.keys, self.holder, end).await? {
             return Ok(ReleaseOutcome::Released);
         }
-        self.check_forgotten(&route).await?;
+        Box::pin(self.check_forgotten(&route)).await?;
         Ok(ReleaseOutcome::AlreadyLost)
+    }
+
+    /// Makes sure that a late acquire of the upgraded hold finds a tombstone.
+    async fn retire(&self, replaced: HolderId) -> Result<()> {
+        let route = self.client.servers.route(&self.keys, pending()).await?;
+        if self.client.claims.may_overtake(replaced, &route.generation()) {
+            self.client.end(&self.keys, replaced, End::Release(None)).await?;
+        }
+        Ok(())
     }
 
     /// Keeps the hold for at least the TTL, or finds it lost.
@@ -170,9 +178,10 @@ impl RedisHold {
         let sent = SentAt::now();
         let mut is_kept = self.run(&mut route, how, ttl).await?;
         if !is_kept && self.may_be_forgotten() {
+            // Boxed: seldom needed.
             if route.delayed_until().is_none() {
-                servers.check_data(&route).await?;
-            } else if self.reinstate(&mut route, ttl).await? {
+                Box::pin(servers.check_data(&route)).await?;
+            } else if Box::pin(self.reinstate(&mut route, ttl)).await? {
                 is_kept = self.run(&mut route, how, ttl).await?;
             }
         }
@@ -260,11 +269,11 @@ impl RedisHold {
         self.client.restart_delay.is_some() && matches!(self.lease.state(), HoldState::Held | HoldState::Suspect)
     }
 
-    /// Puts the hold back where the server may have forgotten it, so that whatever ends it finds it.
+    /// Puts a hold that [`is_delayed`](Self::is_delayed) back where the server may have forgotten it, so that whatever ends it finds it.
     async fn remind(&self, route: &mut Route) -> Result<()> {
         /// It is ended at once.
         const LASTS: Duration = Duration::from_secs(10);
-        if self.is_delayed() && route.delayed_until().is_some() {
+        if route.delayed_until().is_some() {
             // If it is there, or somebody else has the name, nothing changes.
             self.reinstate(route, LASTS).await?;
         }

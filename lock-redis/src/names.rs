@@ -33,22 +33,28 @@ impl Keys {
         let mut text = String::with_capacity(5 * (prefix.len() + name.len()) + 32);
         text.push_str(prefix);
         text.push_str(name);
-        let begins_with_brace = text.starts_with('{');
-        // The parts of a key before and behind its purpose.
-        let (before, behind) = match hash_tag(&text) {
-            Some(tag) if !begins_with_brace => (format!("{{{tag}}}"), format!(":{text}")),
-            None if !begins_with_brace && !text.contains('}') => (format!("{{{text}}}"), String::new()),
+        // Of the lock's key, the part that stands before a purpose; what that is put in; and what of the lock's key stands behind it.
+        let (before, [open, close], behind) = match (text.find('{'), hash_tag(&text)) {
+            (Some(start @ 1..), Some(tag)) => (start..start + tag.len() + 2, ["", ""], Some(":")),
+            (start, None) if start != Some(0) && !text.contains('}') => (0..text.len(), ["{", "}"], None),
             _ => {
-                text = format!("{{{}}}:lock", escape(&text));
-                (text.clone(), String::new())
+                text = ["{", &escape(&text), "}:lock"].concat();
+                (0..text.len(), ["", ""], None)
             }
         };
+        let lock = text.len();
         let starts = [":fence", ":queue", ":ends", ":terms"].map(|purpose| {
             let start = text.len();
-            text.extend([&before, purpose, &behind]);
+            text.push_str(open);
+            text.extend_from_within(before.clone());
+            text.extend([close, purpose]);
+            if let Some(separator) = behind {
+                text.push_str(separator);
+                text.extend_from_within(..lock);
+            }
             start
         });
-        let purpose_at = before.len();
+        let purpose_at = open.len() + before.len() + close.len();
         Self {
             text,
             starts,

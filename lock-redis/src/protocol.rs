@@ -184,13 +184,16 @@ impl ScriptForm {
     }
 }
 
+/// As many as the number of keys has at most.
+const DIGITS: usize = 3;
+
 fn invocation(name: &str, script: &str, keys: &[&str], arguments: &[impl AsRef<[u8]>]) -> Cmd {
     let texts = || {
         keys.iter()
             .map(|key| key.as_bytes())
             .chain(arguments.iter().map(AsRef::as_ref))
     };
-    let size = name.len() + script.len() + 1 + texts().map(<[u8]>::len).sum::<usize>();
+    let size = name.len() + script.len() + DIGITS + texts().map(<[u8]>::len).sum::<usize>();
     let mut command = Cmd::with_capacity(3 + keys.len() + arguments.len(), size);
     command.arg(name).arg(script).arg(keys.len());
     for text in texts() {
@@ -201,7 +204,11 @@ fn invocation(name: &str, script: &str, keys: &[&str], arguments: &[impl AsRef<[
 
 /// As the server counts: whole milliseconds, rounded up.
 pub(crate) fn millis(ttl: Duration) -> String {
-    ttl.as_nanos().div_ceil(1_000_000).to_string()
+    let below_a_second = u64::from(ttl.subsec_nanos().div_ceil(1_000_000));
+    ttl.as_secs()
+        .saturating_mul(1000)
+        .saturating_add(below_a_second)
+        .to_string()
 }
 
 pub(crate) fn unexpected_reply() -> Error {

@@ -3,10 +3,11 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::future::{Future, poll_fn};
-use std::hash::{BuildHasher, RandomState};
+use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use foldhash::fast::RandomState;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use redis::Value;
@@ -71,21 +72,22 @@ struct Call {
 fn calls_for(queued: Vec<Queued>) -> Vec<Call> {
     let (mut calls, mut open): (Vec<Call>, Vec<Call>) = (Vec::new(), Vec::new());
     // By their hashes: two names of one hash only share no call.
-    let (mut names, hasher) = (HashSet::new(), RandomState::new());
+    let mut names = HashSet::with_capacity_and_hasher(queued.len(), RandomState::default());
+    let most = queued.len();
     for queued in queued {
-        let name = hasher.hash_one(queued.request.lock());
+        let name = names.hasher().hash_one(queued.request.lock());
         if queued.kind.is_none() || names.contains(&name) {
             calls.append(&mut open);
             names.clear();
         }
         if queued.kind.is_none() {
-            calls.push(Call::of(queued));
+            calls.push(Call::of(queued, 1));
             continue;
         }
         names.insert(name);
         match open.iter_mut().find(|call| call.serves(&queued)) {
             Some(call) => call.requests.push(queued),
-            None => open.push(Call::of(queued)),
+            None => open.push(Call::of(queued, most)),
         }
     }
     calls.append(&mut open);
@@ -93,11 +95,12 @@ fn calls_for(queued: Vec<Queued>) -> Vec<Call> {
 }
 
 impl Call {
-    fn of(queued: Queued) -> Self {
-        Self {
-            kind: queued.kind,
-            requests: vec![queued],
-        }
+    /// With room for so many, if its kind may have them.
+    fn of(queued: Queued, most: usize) -> Self {
+        let kind = queued.kind;
+        let mut requests = Vec::with_capacity(kind.map_or(1, |kind| kind.most().min(most)));
+        requests.push(queued);
+        Self { kind, requests }
     }
 
     /// The number of its acquires that the connection's window counts.

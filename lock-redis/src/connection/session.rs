@@ -1,6 +1,7 @@
 //! One established connection, and its health.
 
 use std::mem::discriminant;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -209,9 +210,8 @@ impl Session {
 
     /// Asks whether the server answers. It is no use of the connection.
     pub(super) async fn ping(&self) -> Result<RedisResult<Value>, Error> {
-        let mut connection = self.0.connection.clone();
-        self.reply(async { connection.send_packed_command(&cmd("PING")).await })
-            .await
+        let (mut connection, ping) = (self.0.connection.clone(), cmd("PING"));
+        self.reply(pin!(connection.send_packed_command(&ping))).await
     }
 
     /// Sends a command and waits for its reply, however long that takes.
@@ -225,8 +225,7 @@ impl Session {
     pub(super) async fn send(&self, command: &Cmd) -> Result<RedisResult<Value>, Error> {
         self.0.used.store(true, Ordering::Relaxed);
         let mut connection = self.0.connection.clone();
-        self.reply(async { connection.send_packed_command(command).await })
-            .await
+        self.reply(pin!(connection.send_packed_command(command))).await
     }
 
     /// The same for the last of several commands, between which the server executes none of anybody else's.
@@ -235,10 +234,10 @@ impl Session {
         let mut connection = self.0.connection.clone();
         let before = commands.len() - 1;
         let no_reply = || RedisError::from((redis::ErrorKind::Parse, "a pipeline was not answered"));
-        self.reply(async {
+        self.reply(pin!(async {
             let replies = connection.send_packed_commands(commands, before, 1).await?;
             replies.into_iter().next().ok_or_else(no_reply)
-        })
+        }))
         .await
     }
 
@@ -246,14 +245,18 @@ impl Session {
     pub(super) async fn send_all(&self, commands: &Pipeline) -> Result<RedisResult<Value>, Error> {
         self.0.used.store(true, Ordering::Relaxed);
         let mut connection = self.0.connection.clone();
-        self.reply(async {
+        self.reply(pin!(async {
             let replies = connection.send_packed_commands(commands, 0, commands.len()).await?;
             Ok(Value::Array(replies))
-        })
+        }))
         .await
     }
 
-    async fn reply(&self, replying: impl Future<Output = RedisResult<Value>>) -> Result<RedisResult<Value>, Error> {
+    /// Pinned by the caller: moved into here, it would have its place twice.
+    async fn reply(
+        &self,
+        replying: Pin<&mut impl Future<Output = RedisResult<Value>>>,
+    ) -> Result<RedisResult<Value>, Error> {
         let sent = self.0.window.sent();
         let _unanswered = Unanswered::new(&self.0.unanswered);
         // The first poll hands it to the driver. It must not wait for tokio's budget, or a later request might overtake it.

@@ -1,11 +1,12 @@
 //! State shared by callers and the supervisor: the connection, and the leases of the holds that it serves.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, hash_map};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+use foldhash::fast::RandomState;
 use lock_core::backend::{HolderId, Lease};
 use lock_core::{Error, ErrorKind};
 use lock_kit::runtime::RuntimeCheck;
@@ -171,7 +172,7 @@ impl State {
 /// The leases of the holds: a connection that ends makes them suspect.
 #[derive(Clone, Default)]
 pub(crate) struct Leases {
-    entries: Arc<Mutex<HashMap<HolderId, Entry>>>,
+    entries: Arc<Mutex<HashMap<HolderId, Entry, RandomState>>>,
     /// Returns whether a connection serves a hash slot. `None`: it serves all.
     serves: Option<Arc<dyn Fn(u16) -> bool + Send + Sync>>,
 }
@@ -242,10 +243,10 @@ impl Leases {
 impl Drop for LeaseRegistration {
     fn drop(&mut self) {
         let mut leases = self.leases.entries.lock();
-        if let Some(entry) = leases.get_mut(&self.holder) {
-            entry.holds -= 1;
-            if entry.holds == 0 {
-                leases.remove(&self.holder);
+        if let hash_map::Entry::Occupied(mut entry) = leases.entry(self.holder) {
+            entry.get_mut().holds -= 1;
+            if entry.get().holds == 0 {
+                entry.remove();
             }
         }
     }

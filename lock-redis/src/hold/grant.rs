@@ -42,7 +42,7 @@ impl Grant {
             mode,
             is_downgraded: AtomicBool::new(false),
             downgraded_over: AtomicU64::new(0),
-            label: request.label().map_or_else(String::new, |label| format!(" {label}")),
+            label: (request.label()).map_or_else(String::new, |label| [" ", &label].concat()),
             token,
             ttl: request.ttl(),
             last_token: AtomicU64::new(last_token),
@@ -94,7 +94,10 @@ impl Grant {
     /// The value of the lock's key, if the holder has the lock alone and nothing has changed it since.
     pub(super) fn value(&self, holder: HolderId) -> Option<String> {
         let Inner { token, ttl, label, .. } = &*self.0;
-        (self.mode() == mode::EXCLUSIVE).then(|| format!("{holder} {token} {}{label}", millis(*ttl)))
+        (self.mode() == mode::EXCLUSIVE).then(|| {
+            let (holder, token, ttl) = (holder.to_string(), token.to_string(), millis(*ttl));
+            [&*holder, " ", &token, " ", &ttl, label].concat()
+        })
     }
 
     /// As the scripts take it.

@@ -44,9 +44,8 @@ impl<'a> Ask<'a> {
         let arguments = AcquireArguments {
             holder: request.holder().to_string().into(),
             ttl: millis(ttl).into(),
-            label: request
-                .label()
-                .map_or_else(String::new, |label| format!(" {label}"))
+            label: (request.label())
+                .map_or_else(String::new, |label| [" ", &label].concat())
                 .into(),
             purpose_at: keys.purpose_at().to_string().into(),
             floor: floor(request.token_floor(), request.token_at_least()).into(),
