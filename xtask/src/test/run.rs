@@ -188,10 +188,6 @@ fn in_workspace(mut command: Command) -> Command {
             command.env_remove(name);
         }
     }
-    // What helps the next build makes this one slower, and on a fresh machine there is no next one.
-    if testbed::is_ci() {
-        command.env("CARGO_INCREMENTAL", "0");
-    }
     command
 }
 
