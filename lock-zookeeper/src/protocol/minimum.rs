@@ -71,6 +71,8 @@ mod tests {
         let since = |own| passed(time(1, 5, 1_000), own);
         assert_eq!(since(time(1, 6, 1_101)), at_least(100));
         assert_eq!(since(time(1, 6, 1_000)), at_least(0));
+        // One transaction wrote both.
+        assert_eq!(since(time(1, 5, 1_000)), at_least(0));
         // The kept node was written after the waiter's: what the clock shows says nothing.
         assert_eq!(since(time(1, 4, 9_000)), Passed::Nothing);
         assert_eq!(since(time(0, 9, 9_000)), Passed::Nothing);
