@@ -182,8 +182,61 @@ pub(crate) const LONGEST_SECONDS: u64 = 31_536_000;
 #[cfg(test)]
 mod fuzz;
 #[cfg(test)]
+mod rows;
+#[cfg(test)]
 mod tests {
+    use super::rows::{Value, row};
     use super::*;
+
+    fn answer(rows: Vec<Vec<MySqlRow>>) -> Answer {
+        let result = |rows| StatementResult {
+            rows,
+            ..StatementResult::default()
+        };
+        Answer {
+            sent: SentAt::now(),
+            sent_instant: Instant::now(),
+            results: rows.into_iter().map(result).collect(),
+        }
+    }
+
+    /// Other versions of this crate look for the same.
+    #[test]
+    fn a_connection_is_ended_by_the_named_lock_that_it_has() {
+        let id = HolderId::random();
+        assert_eq!(
+            kill(Identity(id)),
+            format!("KILL CONNECTION IS_USED_LOCK('polylock:{id}')")
+        );
+        assert_ne!(Identity::random(), Identity::random());
+    }
+
+    #[test]
+    fn a_server_is_read_only_unless_it_says_no() {
+        let says = |value| is_read_only(&row(&[Value::Bytes(value)]), 0).unwrap();
+        assert_eq!([&b"0"[..], b"OFF", b"off"].map(says), [false; 3]);
+        assert_eq!([&b"1"[..], b"ON", b"NO_LOCK", b""].map(says), [true; 4]);
+        assert!(is_read_only(&row(&[Value::Signed(0)]), 0).is_err(), "it is a text");
+    }
+
+    #[test]
+    fn a_connection_is_fine_if_a_server_that_takes_writes_has_it() {
+        let used = |connections, read_only| vec![row(&[Value::Bytes(connections), Value::Bytes(read_only)])];
+        let fine = are_fine(&answer(vec![used(b"101", b"0"), used(b"01", b"OFF")]));
+        assert_eq!(fine.unwrap(), [true, false, true, false, true]);
+        let read_only = are_fine(&answer(vec![used(b"10", b"1")]));
+        assert_eq!(read_only.unwrap(), [false, false]);
+        assert!(are_fine(&answer(vec![Vec::new()])).is_err());
+    }
+
+    #[test]
+    fn the_row_of_a_statement_is_its_first() {
+        let number = |number| row(&[Value::Signed(number)]);
+        let answer = answer(vec![Vec::new(), vec![number(7), number(8)]]);
+        let first = answer.row(1).map(|row| column::<i64>(row, 0, "number").unwrap());
+        assert_eq!(first, Some(7));
+        assert!(answer.row(0).is_none() && answer.row(2).is_none());
+    }
 
     #[test]
     fn one_text_asks_for_all_connections() {

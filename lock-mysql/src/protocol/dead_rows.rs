@@ -90,6 +90,19 @@ fn beyond(columns: &[&str], key: &[Vec<u8>]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::rows::{Value, row};
+
+    #[test]
+    fn a_row_says_its_key_and_whether_it_is_dead() {
+        let rows = DeadRows::new("t", &["name", "holder"], "TRUE".to_owned());
+        let read = |is_dead| {
+            let row = row(&[Value::Bytes(b"a"), Value::Bytes(b"b"), Value::Signed(is_dead)]);
+            rows.read(&row).unwrap()
+        };
+        let key = vec![b"a".to_vec(), b"b".to_vec()];
+        assert_eq!((read(0), read(1)), ((key.clone(), false), (key, true)));
+        assert!(rows.read(&row(&[Value::Bytes(b"a"), Value::Null])).is_err());
+    }
 
     #[test]
     fn a_page_begins_after_the_last_key_of_the_page_before() {

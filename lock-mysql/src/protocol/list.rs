@@ -36,6 +36,21 @@ fn read(row: &MySqlRow) -> Result<(Vec<u8>, bool), SqlError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::rows::{Value, row};
+
+    #[test]
+    fn a_page_has_the_names_that_are_used_and_the_beginning_of_the_next() {
+        let rows = [
+            (&b"a"[..], Value::Signed(1)),
+            (b"b", Value::Signed(0)),
+            (b"c", Value::Null),
+        ]
+        .map(|(name, is_used)| row(&[Value::Bytes(name), is_used]));
+        let page = page(&rows, &ListFrom::all(), 3).unwrap();
+        let names: Vec<_> = page.names.iter().map(|name| name.as_str()).collect();
+        assert_eq!(names, ["a"]);
+        assert_eq!(page.next.as_ref().and_then(ListFrom::after), Some("c"));
+    }
 
     #[test]
     fn a_page_begins_with_the_prefix_or_after_the_page_before() {

@@ -102,6 +102,63 @@ pub(crate) fn held(result: &StatementResult) -> Result<Vec<Vec<u8>>, SqlError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::rows::{Value, row};
+
+    #[test]
+    fn a_row_of_holders_says_who_it_is_and_until_when() {
+        let read = |token, label: Value<'_>, rest, id: Value<'_>, permits, of| {
+            holder(&row(&[
+                Value::Signed(token),
+                label,
+                Value::Signed(rest),
+                id,
+                permits,
+                of,
+            ]))
+        };
+        let id = Value::Bytes(b"00ff");
+        let token = 1_700_000_000_000_000;
+        let writer = read(token, Value::Bytes(b"me"), 1_500_000, id, Value::Null, Value::Null).unwrap();
+        assert_eq!(
+            (writer.label.as_deref(), writer.id.as_deref()),
+            (Some("me"), Some("00ff"))
+        );
+        assert_eq!(writer.expires_in, Some(Duration::from_millis(1500)));
+        let token = FencingToken::new(token.unsigned_abs());
+        assert_eq!((writer.token, writer.mode), (token, Some(Mode::Exclusive)));
+        let since = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+        assert_eq!(writer.since, Some(since));
+        let reader = read(7, Value::Null, -1, id, Value::Signed(0), Value::Signed(0)).unwrap();
+        assert_eq!((reader.label, reader.since), (None, None));
+        assert_eq!(
+            (reader.expires_in, reader.mode),
+            (Some(Duration::ZERO), Some(Mode::Shared))
+        );
+        for no_token in [0, -1] {
+            assert!(read(no_token, Value::Null, 1, id, Value::Null, Value::Null).is_err());
+        }
+        // Nobody has what is kept for a minimum time.
+        for nobody in [Value::Bytes(b""), Value::Null] {
+            let kept = read(7, Value::Null, 1, nobody, Value::Null, Value::Null).unwrap();
+            assert_eq!((kept.token, kept.id, kept.mode), (None, None, None));
+        }
+    }
+
+    #[test]
+    fn rows_say_truths_waiters_and_holders() {
+        let result = |rows| StatementResult {
+            rows,
+            ..StatementResult::default()
+        };
+        let truth = |number| holds(&result(vec![row(&[Value::Signed(number)])])).unwrap();
+        assert_eq!((truth(0), truth(1)), (false, true));
+        assert!(holds(&result(Vec::new())).is_err());
+        let free = |waiter: Value<'_>| free_for(&row(&[Value::Bytes(b"a"), waiter])).unwrap();
+        assert_eq!(free(Value::Null), (b"a".to_vec(), None));
+        assert_eq!(free(Value::Bytes(b"00ff")), (b"a".to_vec(), Some(b"00ff".to_vec())));
+        let two = [&b"00ff"[..], b"ff00"].map(|id| row(&[Value::Bytes(id)]));
+        assert_eq!(held(&result(two.into())).unwrap(), [b"00ff", b"ff00"]);
+    }
 
     #[test]
     fn a_holder_without_permits_is_alone_and_a_reader_has_none() {

@@ -88,8 +88,9 @@ mod tests {
     /// Other versions of this crate look for the same.
     #[test]
     fn entries_stay_as_they_are() {
-        // The test vector of FNV-1a for one zero byte.
+        // The test vectors of FNV-1a, for text that ends with a zero byte.
         assert_eq!(hash(&[b""]), 0xaf63_bd4c_8601_b7df);
+        assert_eq!(hash(&[b"a"]), 0x089b_e207_b544_f1e4);
         let entries: Vec<_> = LeaseStatements::new("t").entries(&name(), 15).collect();
         assert_eq!(entries.len(), ENTRIES);
         let of = hash(&[b"", b"t_leases", b"a"]);

@@ -82,6 +82,26 @@ pub(crate) fn revoked(result: &StatementResult) -> Result<Option<RevokedHold>, S
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::rows::{Value, row};
+
+    #[test]
+    fn a_revocation_says_what_was_left_and_whom_to_wake() {
+        let read = |left, answer| {
+            let result = StatementResult {
+                rows: vec![row(&[Value::Signed(left), Value::Unsigned(answer)])],
+                ..StatementResult::default()
+            };
+            revoked(&result).unwrap()
+        };
+        let hold = |millis, sleeper| RevokedHold {
+            lease_left: Duration::from_millis(millis),
+            sleeper,
+        };
+        assert_eq!(read(1_500_000, 1 << 63 | 9), Some(hold(1500, 9)));
+        assert_eq!(read(0, 0), Some(hold(0, 0)));
+        assert_eq!(read(-1, 0), None);
+        assert!(revoked(&StatementResult::default()).is_err());
+    }
 
     fn revoke(how: Revoke) -> Vec<String> {
         let name = LockName::new("a").unwrap();

@@ -2,6 +2,7 @@ use lock_core::backend::SentAt;
 use tokio::time::Instant;
 
 use super::*;
+use crate::protocol::rows::{Value, row};
 use crate::protocol::{Answer, Job, StatementResult};
 
 fn name(name: &str) -> LockName {
@@ -253,4 +254,27 @@ fn a_row_that_was_taken_says_its_token_and_whether_the_clock_is_behind() {
 #[test]
 fn a_row_that_nobody_has_makes_nobody_busy() {
     assert_eq!(busy(None).unwrap().holder, None);
+}
+
+#[test]
+fn a_row_of_holders_says_who_it_is_and_until_when() {
+    let read = |label: Value<'_>, rest, is_exclusive| {
+        let row = row(&[Value::Unsigned(7), label, rest, Value::Signed(is_exclusive)]);
+        (holder(&row).unwrap(), busy(Some(&row)).unwrap().holder)
+    };
+    let (writer, busy) = read(Value::Bytes(b"me\0\0"), Value::Signed(1_500_000), 1);
+    assert_eq!((writer.label.as_deref(), busy.as_deref()), (Some("me"), Some("me")));
+    assert_eq!(
+        (writer.token, writer.mode),
+        (FencingToken::new(7), Some(Mode::Exclusive))
+    );
+    assert_eq!(writer.expires_in, Some(Duration::from_millis(1500)));
+    // The end of a hold that can be renewed is not written down.
+    let (reader, busy) = read(Value::Null, Value::Null, 0);
+    assert_eq!((reader.label, busy, reader.expires_in), (None, None, None));
+    assert_eq!(reader.mode, Some(Mode::Shared));
+    let (late, _) = read(Value::Bytes(b""), Value::Signed(-1), 1);
+    assert_eq!((late.label, late.expires_in), (None, Some(Duration::ZERO)));
+    let no_token = row(&[Value::Unsigned(0), Value::Null, Value::Null, Value::Signed(1)]);
+    assert!(holder(&no_token).is_err());
 }

@@ -3,6 +3,7 @@ use lock_core::backend::request::{RequestOptions, Terms};
 use super::*;
 use crate::protocol::RenewalStatements;
 use crate::protocol::lease_table::{HoldRenewal, Rows};
+use crate::protocol::rows::{Value, row};
 
 fn name() -> LockName {
     LockName::new("a").unwrap()
@@ -372,4 +373,15 @@ fn answers() {
         Sharing::of(Mode::Upgradable).unwrap_err().kind(),
         ErrorKind::Unsupported
     );
+}
+
+#[test]
+fn readers_are_renewed_if_their_rows_are_there() {
+    let (one, other) = (renewal(true), renewal(true));
+    let result = StatementResult {
+        rows: vec![row(&[Value::Bytes(other.holder.to_string().as_bytes())])],
+        ..StatementResult::default()
+    };
+    let renewed = LeaseStatements::new("t").renewed(&[one, other], &result);
+    assert_eq!(renewed.unwrap(), [false, true]);
 }
