@@ -20,13 +20,15 @@ fn chain(error: &Error) -> String {
 #[test]
 fn everything_a_url_can_say() {
     let config = MySqlConfig::from_url(
-        "mysql://app:s3cret%2F@[::1]:3307/shop?table=t_1&connect_timeout=2s&response_timeout=500ms&max_connections=9&strategy=lease&retention=2d&single_writer=true&ssl-mode=DISABLED",
+        "mysql://app:s3cret%2F@[::1]:3307/shop?table=t_1&connect_timeout=2s&response_timeout=500ms&max_connections=9&strategy=lease&retention=2d&single_writer=true&max_read_only=7s&checks=refuse&ssl-mode=DISABLED",
     )
     .unwrap();
     assert_eq!(config.address(), "::1:3307");
     assert_eq!((&*config.table, config.max_connections), ("t_1", 9));
     assert_eq!(config.strategy(), Strategy::Lease);
     assert_eq!(config.retention, Duration::from_secs(2 * 24 * 3600));
+    assert_eq!(config.max_read_only, Duration::from_secs(7));
+    assert_eq!((config.checks, config.single_writer), (Checks::Refuse, true));
     assert_eq!(config.connect_timeout, Duration::from_secs(2));
     assert_eq!(config.response_timeout, Duration::from_millis(500));
     assert_eq!(config.options.get_database(), Some("shop"));
