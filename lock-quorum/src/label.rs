@@ -84,6 +84,19 @@ mod tests {
             let (label, mark) = parts(&vote);
             assert!(long.starts_with(&label.unwrap()) && hold.to_string().starts_with(&mark.unwrap()));
         }
+        assert_eq!(
+            marked(Some(&"a".repeat(255)), hold).len(),
+            LONGEST,
+            "as much as fits is kept"
+        );
+    }
+
+    #[test]
+    fn a_hold_is_told_apart_by_its_mark_and_a_foreign_holder_by_its_label() {
+        let [marked, foreign] = ["web #1f2e3d4c", "elsewhere"].map(Arc::from);
+        assert_eq!(&*mark(Some(&marked)), "1f2e3d4c");
+        assert_eq!(&*mark(Some(&foreign)), "elsewhere");
+        assert_eq!(&*mark(None), "");
     }
 
     #[test]

@@ -166,6 +166,22 @@ mod tests {
         }
     }
 
+    /// Processes of all versions compare them.
+    #[test]
+    fn the_hash_of_an_address_stays_the_same() {
+        assert_eq!(
+            ["", "a", "redis a:6379/0/"].map(hash),
+            [0x4fd0_bfc1, 0x2962_30c0, 0xff32_c849]
+        );
+    }
+
+    #[test]
+    fn a_mark_has_at_most_twenty_addresses() {
+        let addresses: Vec<u32> = (0..21).collect();
+        assert_eq!(Mark::new(20, None, &addresses[..20]).addresses, addresses[..20]);
+        assert!(Mark::new(21, None, &addresses).addresses.is_empty());
+    }
+
     #[test]
     fn lists_that_differ_by_one_node_go_together() {
         assert!(beside(&[1, 2, 3], &[3, 2, 1], &[0]));

@@ -89,3 +89,78 @@ impl Known {
         until.is_some_and(|until| now < until)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn name(name: &str) -> LockName {
+        LockName::new(name).unwrap()
+    }
+
+    #[test]
+    fn a_node_is_suspected_until_it_answers_or_the_longest_time_is_over() {
+        let (mut known, now) = (Known::new(2), Instant::now());
+        assert!(!known.is_suspected(1, now));
+        known.suspect(1, now, 2 * SECOND);
+        known.suspect(1, now, SECOND);
+        assert!(!known.is_suspected(0, now));
+        assert!(known.is_suspected(1, now + SECOND) && !known.is_suspected(1, now + 2 * SECOND));
+        known.has_answered(1);
+        assert!(!known.is_suspected(1, now));
+    }
+
+    #[test]
+    fn the_round_trip_is_that_of_the_node_s_last_answer() {
+        let mut known = Known::new(2);
+        known.answered_after(1, 2 * SECOND);
+        known.answered_after(1, SECOND);
+        assert_eq!([0, 1].map(|node| known.round_trip(node)), [None, Some(SECOND)]);
+    }
+
+    #[test]
+    fn a_name_is_known_taken_once_and_for_a_while() {
+        let (mut known, now, name) = (Known::new(1), Instant::now(), name("a"));
+        assert!(!known.take_known_taken(&name, now));
+        known.note_taken(&name, now);
+        assert!(known.take_known_taken(&name, now + rules::KNOWN_TAKEN - SECOND));
+        assert!(!known.take_known_taken(&name, now), "the entry was removed");
+        known.note_taken(&name, now);
+        assert!(!known.take_known_taken(&name, now + rules::KNOWN_TAKEN));
+    }
+
+    /// A sweep at each note would make a thousand names cost a million steps.
+    #[test]
+    fn old_names_are_dropped_when_a_new_one_finds_a_thousand() {
+        let (mut known, now) = (Known::new(1), Instant::now());
+        for number in 0..1023 {
+            known.note_taken(&name(&number.to_string()), now);
+        }
+        known.note_taken(&name("younger"), now + SECOND);
+        let later = now + rules::KNOWN_TAKEN;
+        known.note_taken(&name("younger"), later);
+        assert_eq!(known.taken.len(), 1024, "it has its place");
+        known.take_known_taken(&name("0"), later);
+        known.note_taken(&name("new"), later);
+        assert_eq!(known.taken.len(), 1024, "there was room");
+        known.note_taken(&name("newer"), later);
+        assert_eq!(known.taken.len(), 3);
+    }
+
+    #[test]
+    fn a_node_is_passed_by_for_one_name_and_for_a_while() {
+        let (mut known, now, passed) = (Known::new(2), Instant::now(), name("a"));
+        known.pass_by(&passed, 1, now);
+        let until = now + rules::KNOWN_TAKEN;
+        assert!(known.is_passed_by(&passed, 1, until - SECOND) && !known.is_passed_by(&passed, 1, until));
+        assert!(!known.is_passed_by(&passed, 0, now) && !known.is_passed_by(&name("b"), 1, now));
+        known.pass_by(&name("b"), 0, until - SECOND);
+        known.pass_by(&name("c"), 0, until);
+        let names: Vec<bool> = ["a", "b", "c"]
+            .map(|passed| known.passed_by.contains_key(&name(passed)))
+            .into();
+        assert_eq!(names, [false, true, true], "an entry whose time is over is dropped");
+    }
+}

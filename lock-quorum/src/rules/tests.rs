@@ -210,6 +210,26 @@ fn the_order_by_address_does_not_depend_on_the_list() {
     );
 }
 
+/// Processes of all versions have to agree.
+#[test]
+fn the_order_by_address_stays_the_same() {
+    let list = [
+        "redis a:6379/0/",
+        "redis b:6379/0/",
+        "redis c:6379/0/",
+        "redis d:6379/0/",
+    ];
+    for (name, order) in [
+        ("", [0, 1, 3, 2]),
+        ("a", [0, 2, 3, 1]),
+        ("b", [0, 2, 1, 3]),
+        ("orders/42", [2, 0, 3, 1]),
+        ("jobs", [3, 1, 0, 2]),
+    ] {
+        assert_eq!(order_by_address(name, &list), order, "{name:?}");
+    }
+}
+
 /// Two lists that differ by one node: a hold of either excludes the holds of the other.
 #[test]
 fn majorities_of_lists_that_differ_by_one_node_meet() {
