@@ -166,6 +166,14 @@ mod tests {
         }
     }
 
+    /// Processes of all versions read it.
+    #[test]
+    fn the_label_of_a_mark_stays_the_same() {
+        let mark = Mark::new(2, MINUTE, &[u32::MAX, 10]);
+        let label = "quorum of 2 nodes, delay 60000 ms, list 0000000a,ffffffff";
+        assert_eq!(mark.to_string(), label);
+    }
+
     /// Processes of all versions compare them.
     #[test]
     fn the_hash_of_an_address_stays_the_same() {

@@ -6,7 +6,11 @@ use lock_core::{Error, ErrorKind, FencingToken, LockName};
 use super::*;
 use crate::protocol::{Ask, Changed, Known, News, Order, Seen, Sound, VoteId};
 
+mod ends;
+mod looks;
 mod outages;
+mod tokens;
+mod yields;
 
 const TTL: Duration = Duration::from_secs(6);
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -18,25 +22,37 @@ struct Client {
     now: Instant,
     left: [Duration; 3],
     is_given_up: bool,
+    reported: Option<Busy>,
     votes: [Option<VoteId>; 3],
 }
 
 impl Client {
     fn new(waits: bool) -> Self {
-        let wanted = Wanted {
+        Self::wants(Wanted {
+            waits,
+            ..Self::wanted()
+        })
+    }
+
+    fn wanted() -> Wanted {
+        Wanted {
             name: name(),
             order: vec![0, 1, 2],
-            waits,
+            waits: true,
             is_fixed: false,
             patience: PATIENCE,
             has_session: vec![false; 3],
-        };
+        }
+    }
+
+    fn wants(wanted: Wanted) -> Self {
         Self {
             acquire: Acquire::new(wanted, Sound),
             known: Known::new(3),
             now: Instant::now(),
             left: [Duration::ZERO; 3],
             is_given_up: false,
+            reported: None,
             votes: [None; 3],
         }
     }
@@ -52,16 +68,18 @@ impl Client {
 
     /// Decides, and returns what is to be sent.
     fn step(&mut self) -> (Vec<Command>, Step) {
-        let step = self.acquire.step(&mut Situation {
+        let mut situation = Situation {
             now: self.now,
             known: &mut self.known,
             ttl: TTL,
             left: &self.left,
             time_left: None,
             is_given_up: self.is_given_up,
-            reported: None,
+            reported: self.reported.take(),
             random: 0.5,
-        });
+        };
+        let step = self.acquire.step(&mut situation);
+        self.reported = situation.reported;
         let commands: Vec<Command> = std::iter::from_fn(|| self.acquire.next_command()).collect();
         for command in &commands {
             if let Command::Vote(vote, Order::Ask { node, .. }) = command {
@@ -79,6 +97,10 @@ impl Client {
     fn is_granted(&mut self, node: usize, number: u64) {
         self.left[node] = TTL;
         self.hears(node, News::Granted(token(number)));
+    }
+
+    fn is_busy(&mut self, node: usize) {
+        self.hears(node, News::Busy(busy("somebody")));
     }
 
     fn passes(&mut self, time: Duration) {
@@ -125,6 +147,52 @@ fn given_back(commands: &[Command]) -> Vec<VoteId> {
         _ => None,
     });
     given_back.collect()
+}
+
+/// The nodes whose votes are changed, the tokens to which they are raised, and whether they are renewed.
+fn changed(client: &Client, commands: &[Command]) -> Vec<(usize, Option<FencingToken>, bool)> {
+    let changed = commands.iter().filter_map(|command| match command {
+        Command::Vote(vote, Order::Change { raise, renew }) => {
+            let node = client.votes.iter().position(|asked| asked == &Some(*vote));
+            Some((node.expect("a vote that counts"), *raise, *renew))
+        }
+        _ => None,
+    });
+    changed.collect()
+}
+
+fn reports(commands: &[Command]) -> Vec<Busy> {
+    let reports = commands.iter().filter_map(|command| match command {
+        Command::ReportBusy(busy) => Some(busy.clone()),
+        _ => None,
+    });
+    reports.collect()
+}
+
+/// When the driver is to look again.
+fn waits_until(step: &Step) -> Option<Instant> {
+    match step {
+        Step::Wait(until) => Some(*until),
+        Step::Done(_) => None,
+    }
+}
+
+fn refused(step: &Step) -> Option<&Busy> {
+    match step {
+        Step::Done(Outcome::Busy(busy)) => Some(busy),
+        _ => None,
+    }
+}
+
+/// Whether the time was over before a majority had answered, and the nodes that failed.
+fn failed(step: &Step) -> Option<(bool, Vec<usize>)> {
+    match step {
+        Step::Done(Outcome::Failed(failure)) => {
+            let nodes = failure.nodes.iter().map(|(node, _)| *node).collect();
+            Some((failure.is_given_up, nodes))
+        }
+        _ => None,
+    }
 }
 
 fn granted(step: &Step) -> Option<FencingToken> {

@@ -1,6 +1,7 @@
 //! Nodes that fail or are silent.
 
 use super::*;
+use crate::rules;
 
 #[test]
 fn without_a_majority_the_error_names_the_nodes() {
@@ -81,4 +82,142 @@ fn an_outage_before_the_end_of_the_time_is_reported() {
     client.passes(LONGEST_END);
     let (_, step) = client.step();
     assert!(matches!(step, Step::Done(Outcome::Failed(_))), "{step:?}");
+}
+
+#[test]
+fn the_patience_doubles_after_a_silent_majority() {
+    let mut client = Client::new(true);
+    client.step();
+    client.is_granted(1, 7);
+    client.step();
+    client.passes(PATIENCE);
+    let (_, step) = client.step();
+    client.left = [Duration::ZERO; 3];
+    client.now = waits_until(&step).unwrap();
+    assert_eq!(waits_until(&client.step().1), Some(client.now + 2 * PATIENCE));
+}
+
+#[test]
+fn the_others_are_asked_once_a_suspected_majority_may_vote() {
+    // Whether the node that is the anchor has answered, and how the rest is asked.
+    for (is_anchor_back, ask) in [(true, Ask::Once), (false, Ask::Forever)] {
+        let mut client = Client::new(true);
+        for node in [0, 2] {
+            client.known.suspect(node, client.now, TTL);
+        }
+        assert_eq!(asked(&client.step().0), [(0, Ask::Once), (2, Ask::Once)]);
+        client.is_granted(if is_anchor_back { 0 } else { 2 }, 8);
+        assert_eq!(asked(&client.step().0), [(1, ask)]);
+    }
+    let mut client = Client::new(true);
+    for node in [0, 2] {
+        client.known.suspect(node, client.now, TTL);
+    }
+    client.step();
+    client.hears(0, unavailable());
+    let (commands, step) = client.step();
+    assert!(commands.is_empty() && waits_until(&step).is_some(), "{commands:?}");
+}
+
+#[test]
+fn a_suspected_node_is_asked_if_the_others_cannot_be_a_majority() {
+    let mut client = Client::new(true);
+    client.known.suspect(2, client.now, TTL);
+    assert_eq!(asked(&client.step().0), [(0, Ask::Forever), (1, Ask::Once)]);
+    client.is_granted(0, 8);
+    let (commands, _) = client.step();
+    assert!(commands.is_empty(), "{commands:?}");
+    client.passes(PATIENCE);
+    client.hears(1, unavailable());
+    let (commands, step) = client.step();
+    assert_eq!((commands.len(), asked(&commands)), (1, vec![(2, Ask::Once)]));
+    assert_eq!(waits_until(&step), Some(client.now + PATIENCE));
+}
+
+#[test]
+fn a_try_asks_no_suspected_node_if_the_others_are_taken() {
+    let mut client = Client::new(false);
+    client.known.suspect(2, client.now, TTL);
+    client.step();
+    client.is_granted(0, 8);
+    client.is_busy(1);
+    assert!(matches!(asked(&client.step().0)[..], [(1, Ask::Within(_))]));
+    client.is_busy(1);
+    let (commands, step) = client.step();
+    assert!(commands.is_empty(), "{commands:?}");
+    assert_eq!(refused(&step), Some(&busy("somebody")));
+}
+
+#[test]
+fn a_vote_waits_for_its_own_patience() {
+    let mut client = Client::new(true);
+    client.step();
+    client.passes(Duration::from_millis(100));
+    client.is_granted(1, 7);
+    client.step();
+    client.passes(PATIENCE - Duration::from_millis(100));
+    let (commands, step) = client.step();
+    assert!(commands.is_empty(), "{commands:?}");
+    let in_vain = client.now + Duration::from_millis(100);
+    assert_eq!(waits_until(&step), Some(in_vain));
+    client.now = in_vain;
+    assert_eq!(given_back(&client.step().0).len(), 3);
+}
+
+/// A request that cannot ask its node at the moment counts as failed only where it waits.
+#[test]
+fn a_request_without_a_place_fails_by_its_own_answer() {
+    let mut client = Client::new(true);
+    client.step();
+    client.hears(1, unreachable());
+    client.is_granted(0, 8);
+    client.hears(0, unreachable());
+    let (commands, _) = client.step();
+    assert!(commands.is_empty(), "{commands:?}");
+    client.is_granted(1, 8);
+    assert_eq!(granted(&client.step().1), Some(token(8)));
+}
+
+/// Others wait there.
+#[test]
+fn a_waiter_returns_to_the_first_node_once_that_answers_again() {
+    let mut client = Client::new(true);
+    client.step();
+    client.hears(0, unavailable());
+    client.is_busy(1);
+    client.step();
+    client.hears(1, News::Queued(busy("somebody")));
+    let suspicion = rules::suspicion(TTL);
+    client.passes(suspicion - Duration::from_millis(1));
+    assert_eq!(asked(&client.step().0), []);
+    client.passes(Duration::from_millis(1));
+    let (commands, _) = client.step();
+    assert_eq!(asked(&commands), [(0, Ask::Forever)]);
+    assert_eq!(given_back(&commands), [client.votes[1].unwrap()]);
+}
+
+#[test]
+fn an_answer_to_another_request_ends_the_suspicion() {
+    let mut client = Client::new(true);
+    client.step();
+    client.hears(0, unavailable());
+    client.step();
+    client.known.has_answered(0);
+    client.is_busy(1);
+    assert_eq!(asked(&client.step().0), [(1, Ask::Forever), (0, Ask::Forever)]);
+}
+
+#[test]
+fn a_node_that_failed_for_good_is_not_asked_again() {
+    let mut client = Client::new(true);
+    client.step();
+    let error = Error::new(ErrorKind::Misconfigured, "no such table");
+    client.hears(0, News::Failed { error, is_gone: true });
+    client.is_busy(1);
+    assert_eq!(asked(&client.step().0), [(1, Ask::Forever)]);
+    client.hears(1, News::Queued(busy("somebody")));
+    client.passes(TTL);
+    assert_eq!(asked(&client.step().0), []);
+    client.is_granted(1, 8);
+    assert!(matches!(asked(&client.step().0)[..], [(2, Ask::Within(_))]));
 }
