@@ -145,9 +145,9 @@ async fn a_vote_is_added_to_a_hold_that_has_none_of_its_node() {
 async fn a_release_counts_the_nodes_that_ended_a_vote_and_those_that_have_none() {
     let (votes, granted) = three_votes();
     assert_eq!(votes.released(), (0, 0));
-    votes.note_released(&granted[0], ReleaseOutcome::Released);
-    assert_eq!(votes.released(), (1, 0));
     votes.note_released(&granted[1], ReleaseOutcome::AlreadyLost);
+    assert_eq!(votes.released(), (0, 1));
+    votes.note_released(&granted[0], ReleaseOutcome::Released);
     assert_eq!(votes.released(), (1, 1));
     votes.forget(&granted[2]);
     assert_eq!(votes.released(), (1, 2));
@@ -202,7 +202,7 @@ async fn a_request_is_over_when_it_has_ended_or_its_lease_has() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_waits_hears_that_the_request_ends_and_a_vote_is_forgotten() {
+async fn waiters_hear_that_the_request_ends_and_a_vote_is_forgotten() {
     let (votes, granted) = three_votes();
     let mut forgotten = Box::pin(votes.forgotten(&granted[0]));
     assert!(forgotten.as_mut().now_or_never().is_none());

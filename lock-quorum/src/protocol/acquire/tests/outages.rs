@@ -3,6 +3,13 @@
 use super::*;
 use crate::rules;
 
+fn for_good() -> News {
+    News::Failed {
+        error: Error::new(ErrorKind::Misconfigured, "no such table"),
+        is_gone: true,
+    }
+}
+
 #[test]
 fn without_a_majority_the_error_names_the_nodes() {
     let mut client = Client::new(true);
@@ -21,6 +28,19 @@ fn without_a_majority_the_error_names_the_nodes() {
     };
     let nodes: Vec<usize> = failure.nodes.iter().map(|(node, _)| *node).collect();
     assert_eq!((failure.is_given_up, nodes), (false, vec![0, 1, 2]));
+}
+
+#[test]
+fn nodes_that_failed_for_good_leave_no_majority() {
+    let mut client = Client::new(true);
+    client.step();
+    client.hears(0, for_good());
+    client.hears(2, for_good());
+    let (commands, _) = client.step();
+    assert!(
+        matches!(commands[..], [Command::Vote(_, Order::GiveUp)]),
+        "{commands:?}"
+    );
 }
 
 #[test]
@@ -148,6 +168,20 @@ fn a_try_asks_no_suspected_node_if_the_others_are_taken() {
     assert_eq!(refused(&step), Some(&busy("somebody")));
 }
 
+/// It may vote by now, so there is a majority in reach, and the anchor has the last word.
+#[test]
+fn a_node_whose_suspicion_has_ended_does_not_count_as_failed() {
+    let mut client = Client::new(false);
+    client.known.suspect(2, client.now, PATIENCE / 2);
+    client.step();
+    client.passes(PATIENCE / 2);
+    client.is_busy(0);
+    client.hears(1, unavailable());
+    let (commands, step) = client.step();
+    assert!(commands.is_empty(), "{commands:?}");
+    assert_eq!(refused(&step), Some(&busy("somebody")));
+}
+
 #[test]
 fn a_vote_waits_for_its_own_patience() {
     let mut client = Client::new(true);
@@ -211,8 +245,7 @@ fn an_answer_to_another_request_ends_the_suspicion() {
 fn a_node_that_failed_for_good_is_not_asked_again() {
     let mut client = Client::new(true);
     client.step();
-    let error = Error::new(ErrorKind::Misconfigured, "no such table");
-    client.hears(0, News::Failed { error, is_gone: true });
+    client.hears(0, for_good());
     client.is_busy(1);
     assert_eq!(asked(&client.step().0), [(1, Ask::Forever)]);
     client.hears(1, News::Queued(busy("somebody")));
