@@ -137,8 +137,8 @@ impl RedisHold {
     }
 
     async fn try_release(&self, how: ReleaseOptions) -> Result<ReleaseOutcome> {
-        // Boxed below: seldom needed.
         let client = &self.client;
+        // Boxed, as what follows: seldom needed.
         if let Some(replaced) = self.replaced {
             Box::pin(self.retire(replaced)).await?;
         }
