@@ -6,7 +6,8 @@ use lock_core::LockName;
 use lock_core::backend::{ListFrom, ListPage};
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, percent_encode};
 
-/// A note is the name after which the next page begins. A row that another program wrote may be no UTF-8, so its bytes are encoded.
+/// What is encoded in the note of a list, beside bytes that are no UTF-8. The note is the name of the last row that was read, which another
+/// program may have written.
 const ENCODED: &AsciiSet = &CONTROLS.add(b'%');
 
 /// The name after which this page begins. `None`: the list begins.

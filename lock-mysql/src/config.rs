@@ -38,6 +38,8 @@ pub struct MySqlConfig {
     pub(crate) options: MySqlConnectOptions,
     /// True if the options have a password that was given to us.
     has_password: bool,
+    /// The driver gives no password back.
+    password_has_nul: bool,
     credentials: Option<CredentialSource>,
     pub(crate) table: String,
     pub(crate) connect_timeout: Duration,
@@ -124,6 +126,7 @@ impl MySqlConfig {
         Self {
             options,
             has_password: false,
+            password_has_nul: false,
             credentials: None,
             table: Self::DEFAULT_TABLE.to_owned(),
             connect_timeout: Self::DEFAULT_CONNECT_TIMEOUT,
@@ -190,6 +193,7 @@ impl MySqlConfig {
     pub fn with_password(mut self, password: impl AsRef<str>) -> Self {
         self.options = self.options.password(password.as_ref());
         self.has_password = true;
+        self.password_has_nul = password.as_ref().contains('\0');
         self
     }
 

@@ -250,7 +250,7 @@ impl Connection {
         if let Some(room) = room {
             room.sending();
         }
-        // Boxed: requests that others are sent with do not need its room.
+        // Boxed, so that a request that waits in the queue has no room for it.
         let running = Box::pin(self.0.run(on, script, keys, args));
         tokio::select! {
             biased;

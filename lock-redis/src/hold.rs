@@ -138,7 +138,7 @@ impl RedisHold {
 
     async fn try_release(&self, how: ReleaseOptions) -> Result<ReleaseOutcome> {
         let client = &self.client;
-        // Boxed, as what follows: seldom needed.
+        // The futures that are seldom needed are boxed: a release has no room for them.
         if let Some(replaced) = self.replaced {
             Box::pin(self.retire(replaced)).await?;
         }

@@ -33,7 +33,8 @@ impl Keys {
         let mut text = String::with_capacity(5 * (prefix.len() + name.len()) + 32);
         text.push_str(prefix);
         text.push_str(name);
-        // Of the lock's key, the part that stands before a purpose; what that is put in; and what of the lock's key stands behind it.
+        // A key of another purpose begins with a part of the lock's key, perhaps in braces. Behind the purpose, the whole of a tagged
+        // lock's key follows this separator.
         let (before, [open, close], behind) = match (text.find('{'), hash_tag(&text)) {
             (Some(start @ 1..), Some(tag)) => (start..start + tag.len() + 2, ["", ""], Some(":")),
             (start, None) if start != Some(0) && !text.contains('}') => (0..text.len(), ["{", "}"], None),

@@ -184,7 +184,7 @@ impl ScriptForm {
     }
 }
 
-/// As many as the number of keys has at most.
+/// The number of keys has no more digits than this.
 const DIGITS: usize = 3;
 
 fn invocation(name: &str, script: &str, keys: &[&str], arguments: &[impl AsRef<[u8]>]) -> Cmd {

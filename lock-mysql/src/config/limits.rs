@@ -45,7 +45,7 @@ impl MySqlConfig {
                 "no database is named: write mysql://user:password@host:port/database, or call with_database",
             ));
         }
-        if self.has_nul() {
+        if self.password_has_nul || self.has_nul() {
             return Err(misconfigured(
                 "host, socket, user, password and database must not contain a NUL character",
             ));
@@ -64,7 +64,7 @@ impl MySqlConfig {
         Ok(())
     }
 
-    /// The protocol ends a text with one, so the server would see a part of it.
+    /// Whether a NUL character is in a text besides the password. The protocol ends most texts with one, so the server would see a part.
     fn has_nul(&self) -> bool {
         let options = &self.options;
         let socket = options.get_socket().map(|path| path.as_os_str().as_encoded_bytes());

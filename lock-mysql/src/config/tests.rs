@@ -80,6 +80,7 @@ fn a_backend_refuses_what_no_builder_method_could() {
         (MySqlConfig::from_options(MySqlConnectOptions::new()), "with_database"),
         (good().with_database(""), "with_database"),
         (good().with_database("shop\0"), "a NUL"),
+        (good().with_password("s3cret\0"), "a NUL"),
         (MySqlConfig::new("db\0", 3306).with_database("shop"), "a NUL"),
         (good().with_table(""), "1 to 48 letters"),
         (good().with_table("a-b"), "1 to 48 letters"),

@@ -89,12 +89,6 @@ impl MySqlConfig {
                 key => drop(tls.read(key.strip_prefix("ssl-").unwrap_or(key), &value)?),
             }
         }
-        // The driver gives no password back.
-        if url.password().is_some_and(|password| password.contains("%00")) {
-            return Err(misconfigured(
-                "the password in the URL must not contain a NUL character",
-            ));
-        }
         url.set_query(None);
         if !to_driver.is_empty() {
             url.query_pairs_mut().extend_pairs(&to_driver);
@@ -108,6 +102,7 @@ impl MySqlConfig {
         }
         let mut config = Self::from_options(options);
         config.has_password = url.password().is_some();
+        config.password_has_nul = url.password().is_some_and(|password| password.contains("%00"));
         if tls.is_refused() {
             config = config.without_tls();
         }

@@ -252,7 +252,7 @@ impl Session {
         .await
     }
 
-    /// Pinned by the caller: moved into here, it would have its place twice.
+    /// Waits for this reply. The caller pins the future, since one that is moved into another future takes its room twice.
     async fn reply(
         &self,
         replying: Pin<&mut impl Future<Output = RedisResult<Value>>>,
