@@ -1,15 +1,13 @@
 //! `cargo xtask test`: everything that must hold before a change goes in.
 
 use std::ffi::OsString;
-use std::panic::resume_unwind;
 use std::process::ExitCode;
-use std::sync::mpsc;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::{Result, servers};
 
 mod deny;
+mod lines;
 mod links;
 mod reach;
 mod report;
@@ -18,6 +16,7 @@ mod share;
 mod steps;
 mod table;
 
+use lines::Runs;
 use report::Report;
 pub(crate) use run::root;
 use run::{Outcome, Run};
@@ -27,7 +26,7 @@ use steps::{Kind, Step};
 /// A whole run is to stay under this, on two cores and from nothing.
 const TOTAL: Duration = Duration::from_secs(40 * 60);
 
-/// The parts of it. What runs beside the tests is to end with them.
+/// The parts of it.
 const BUILDS: Duration = Duration::from_secs(8 * 60);
 const TESTS: Duration = Duration::from_secs(24 * 60);
 const TORTURE: Duration = Duration::from_secs(7 * 60);
@@ -59,22 +58,12 @@ pub(crate) fn run(mut options: Options) -> Result<ExitCode> {
         deadline: start + budget(options),
     };
     links::prepare(&root().join("target/doc"), &PUBLISHED)?;
-    let wanted = steps::all();
-    let thorough = if options.all { steps::thorough() } else { Vec::new() };
-    let (beside, steps): (Vec<Step>, Vec<Step>) = wanted.into_iter().chain(thorough).partition(|step| step.beside);
-    let mut beside = Some(beside);
-    for step in steps {
-        let others = (step.name == steps::LONGEST).then(|| beside.take()).flatten();
-        let done = match others {
-            Some(others) => runner.run_beside(step, others, &runs),
-            None => vec![unless_senseless(step, &[&runs], |step| runner.run(step, || {}))],
-        };
-        let mut done = done.into_iter();
-        // With nothing beside it.
-        runs.extend(done.next().map(|run| runner.again(run)));
-        runs.extend(done);
+    let mut steps = steps::all();
+    if options.all {
+        steps.extend(steps::thorough());
     }
-    if succeeded(&runs, steps::DOCS) {
+    let mut runs = lines::run(steps, runs, &runner);
+    if lines::passed(&runs, steps::DOCS) {
         runs.push(links_of_docs());
     }
     Ok(conclude(&runs, start.elapsed(), options))
@@ -105,9 +94,8 @@ struct Runner {
     deadline: Instant,
 }
 
-impl Runner {
-    /// Runs the step, if it can be.
-    fn run(&self, step: Step, begun: impl FnOnce()) -> Run {
+impl Runs for Runner {
+    fn run(&self, step: Step, begun: &mut dyn FnMut()) -> Run {
         if let Some(why) = impossible(&step, self.options) {
             return Run::left_out(step.name, step.kind, Outcome::LeftOut(why));
         }
@@ -118,51 +106,11 @@ impl Runner {
         }
     }
 
-    /// Repeats what failed in a step of tests.
     fn again(&self, run: Run) -> Run {
         match run.kind {
-            Kind::Test => run::again(run, &self.path, self.options.offline, self.deadline),
+            Kind::Test if !run.beside => run::again(run, &self.path, self.options.offline, self.deadline),
             _ => run,
         }
-    }
-
-    /// Runs `longest`, and the others one after another meanwhile. What they print comes after it.
-    fn run_beside(&self, longest: Step, others: Vec<Step>, earlier: &[Run]) -> Vec<Run> {
-        thread::scope(|scope| {
-            // Not before: both would wait for cargo's lock.
-            let (begun, wait) = mpsc::channel::<()>();
-            let others = scope.spawn(move || {
-                // It ends with the sender.
-                let _ = wait.recv();
-                in_turn(others, earlier, |step| self.run(step, || {}))
-            });
-            let run = |step| self.run(step, move || drop(begun));
-            let mut runs = vec![unless_senseless(longest, &[earlier], run)];
-            runs.extend(others.join().unwrap_or_else(|panic| resume_unwind(panic)));
-            for run in &runs[1..] {
-                print!("{}", run.printed);
-            }
-            runs
-        })
-    }
-}
-
-/// Runs the steps one after another.
-fn in_turn(steps: Vec<Step>, earlier: &[Run], run: impl Fn(Step) -> Run) -> Vec<Run> {
-    let mut runs = Vec::new();
-    for step in steps {
-        let done = unless_senseless(step, &[earlier, &runs], &run);
-        runs.push(done);
-    }
-    runs
-}
-
-/// Runs the step, unless the one that it needs is not among the `earlier` ones that passed.
-fn unless_senseless(step: Step, earlier: &[&[Run]], run: impl FnOnce(Step) -> Run) -> Run {
-    let passed = |needed: &&str| earlier.iter().any(|runs| succeeded(runs, needed));
-    match step.needs.filter(|needed| !passed(needed)) {
-        Some(needed) => Run::left_out(step.name, step.kind, Outcome::Senseless(needed)),
-        None => run(step),
     }
 }
 
@@ -219,11 +167,6 @@ fn impossible(step: &Step, options: Options) -> Option<String> {
     without_deny.then(|| "offline, and cargo-deny is not installed".into())
 }
 
-fn succeeded(runs: &[Run], name: &str) -> bool {
-    runs.iter()
-        .any(|run| run.name == name && run.outcome == Outcome::Passed)
-}
-
 /// Says it all once more in short; the last line is the count.
 fn conclude(runs: &[Run], total: Duration, options: Options) -> ExitCode {
     let mut report = Report::default();
@@ -264,19 +207,17 @@ fn conclude(runs: &[Run], total: Duration, options: Options) -> ExitCode {
     }
 }
 
-/// What took longer than planned. The steps beside the tests are counted apart: they yield to the tests, and so take longer than
-/// alone.
+/// What took longer than planned. What runs beside others yields to them, so its time says nothing; that it is waited for
+/// counts in the whole.
 fn over_budget(runs: &[Run], total: Duration) -> Vec<String> {
-    let spent = |counts: &dyn Fn(&Run) -> bool| {
-        let counted = runs.iter().filter(|run| counts(run));
-        counted.map(|run| run.time).sum::<Duration>()
+    let of_kind = |kind| {
+        let counted = runs.iter().filter(|run| !run.beside && run.kind == kind);
+        counted.map(|run| run.time).sum()
     };
-    let of_kind = |kind| spent(&|run| !run.beside && run.kind == kind);
     let budgets = [
         ("builds", of_kind(Kind::Build), BUILDS),
         ("tests", of_kind(Kind::Test), TESTS),
         ("torture", of_kind(Kind::Torture), TORTURE),
-        ("the steps beside the tests", spent(&|run| run.beside), TESTS),
         ("all together", total, TOTAL),
     ];
     let over = budgets.into_iter().filter(|(_, spent, budget)| spent > budget);

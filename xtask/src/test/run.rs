@@ -17,7 +17,7 @@ pub(crate) struct Run {
     pub(crate) name: String,
     pub(crate) kind: Kind,
     pub(crate) time: Duration,
-    /// Whether it ran beside the tests.
+    /// Whether it ran in the second line, beside others.
     pub(crate) beside: bool,
     pub(crate) outcome: Outcome,
     pub(crate) report: Report,
@@ -71,8 +71,8 @@ impl Run {
 /// The command of `step`. Its output is passed on as it comes, or kept if the step runs beside another one. Goes on after
 /// `deadline`, but says so.
 ///
-/// Calls `begun` when the first program runs, which is when cargo has built them all.
-pub(crate) fn step(step: Step, path: &OsStr, offline: bool, deadline: Instant, begun: impl FnOnce()) -> Run {
+/// Calls `begun` when a program runs. Cargo has built them all when the first one does.
+pub(crate) fn step(step: Step, path: &OsStr, offline: bool, deadline: Instant, begun: &mut dyn FnMut()) -> Run {
     let mut command = match step.toolchain {
         Some(toolchain) => cargo_of(toolchain),
         None if step.beside => yielding_cargo(),
@@ -99,11 +99,8 @@ pub(crate) fn step(step: Step, path: &OsStr, offline: bool, deadline: Instant, b
         false => _ = writeln!(std::io::stdout(), "{line}"),
     };
     print(&format!("\n=== {}: cargo {}", step.name, step.arguments.join(" ")));
-    let mut begun = Some(begun);
     let outcome = stream(&mut command, deadline, |line| {
-        if line.starts_with("     Running ")
-            && let Some(begun) = begun.take()
-        {
+        if line.starts_with("     Running ") {
             begun();
         }
         print(line);
@@ -136,7 +133,7 @@ pub(crate) fn again(mut run: Run, path: &OsStr, offline: bool, deadline: Instant
     step.name += ", what failed, alone";
     step.chosen = failed;
     step.environment.push(("RUST_TEST_THREADS", "1".into()));
-    let alone = self::step(step, path, offline, deadline, || {});
+    let alone = self::step(step, path, offline, deadline, &mut || {});
     run.time += alone.time;
     if alone.outcome == Outcome::Passed && run.report.settle(&alone.report) {
         run.outcome = Outcome::Passed;
@@ -245,7 +242,7 @@ pub(crate) fn times(runs: &[Run], total: Duration) -> String {
     let mut text = String::new();
     for run in runs {
         let outcome = match &run.outcome {
-            Outcome::Passed if run.beside => "beside the tests",
+            Outcome::Passed if run.beside => "beside others",
             Outcome::Passed => "",
             Outcome::Failed(_) => "FAILED",
             Outcome::Senseless(_) => "not run",

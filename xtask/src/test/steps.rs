@@ -21,13 +21,15 @@ pub(crate) struct Step {
     pub(crate) edition: Option<Edition>,
     /// A step without whose success this one is senseless.
     pub(crate) needs: Option<&'static str>,
-    /// Whether it runs beside the tests, which mostly wait, and yields to them.
+    /// Whether it runs beside the tests and what follows them. They mostly wait, and it yields to them.
     pub(crate) beside: bool,
+    /// Whether nothing may run beside it.
+    pub(crate) alone: bool,
     /// The compiler, if it is not the usual one.
     pub(crate) toolchain: Option<&'static str>,
 }
 
-/// The step beside which others run. Cargo locks its folder while it builds, not while tests run.
+/// The step with which the second line begins. Cargo locks its folder while it builds, not while tests run.
 pub(crate) const LONGEST: &str = "tests";
 
 /// The step that writes the documentation.
@@ -41,6 +43,7 @@ pub(crate) enum Kind {
     Test,
     Torture,
     Deny,
+    Wait,
 }
 
 /// All crates, the facade with every feature. Cargo unifies features over the packages that a command selects: with this
@@ -111,9 +114,11 @@ pub(crate) fn all() -> Vec<Step> {
         )
         .with(("RUST_TEST_THREADS", "3"))
         .needs("build torture"),
-        // Not beside the tests: it puts its examples, without backends, into the place of those that they start.
-        step("build polylock alone", Kind::Build, "test --package polylock --no-run"),
-        step("polylock alone", Kind::Test, "test --package polylock --no-fail-fast").needs("build polylock alone"),
+        // It puts its examples, without backends, into the place of those that the tests start.
+        step("build polylock alone", Kind::Build, "test --package polylock --no-run").alone(),
+        step("polylock alone", Kind::Test, "test --package polylock --no-fail-fast")
+            .needs("build polylock alone")
+            .alone(),
     ]);
     steps
 }
@@ -143,13 +148,6 @@ fn built_beside() -> Vec<Step> {
             &format!("test {ALL} --test torture --test models --no-run"),
         ),
         races("build races", Kind::Build, " --no-run"),
-        races("races", Kind::Test, "").needs("build races"),
-        step(
-            "models",
-            Kind::Torture,
-            &format!("test {ALL} --test models --no-fail-fast"),
-        )
-        .needs("build torture"),
         // One after another: cargo removes the folder of a crate before it is documented, and others link to what is there.
         step(DOCS, Kind::Build, &format!("doc {ALL} --no-deps --jobs 1")).with(("RUSTDOCFLAGS", "-D warnings")),
         step(
@@ -175,6 +173,10 @@ fn built_beside() -> Vec<Step> {
         Kind::Build,
         "check --package polylock-cli --no-default-features",
     ));
+    // Last: while cargo builds, steps of the first line would wait for its lock.
+    steps.push(races("races", Kind::Test, "").needs("build races"));
+    let models = format!("test {ALL} --test models --no-fail-fast");
+    steps.push(step("models", Kind::Torture, &models).needs("build torture"));
     for step in &mut steps {
         step.beside = true;
     }
@@ -217,6 +219,7 @@ pub(super) fn step(name: &str, kind: Kind, arguments: &str) -> Step {
         edition: None,
         needs: None,
         beside: false,
+        alone: false,
         toolchain: None,
     }
 }
@@ -227,8 +230,13 @@ impl Step {
         self
     }
 
-    fn needs(mut self, name: &'static str) -> Self {
+    pub(super) fn needs(mut self, name: &'static str) -> Self {
         self.needs = Some(name);
+        self
+    }
+
+    pub(super) fn alone(mut self) -> Self {
+        self.alone = true;
         self
     }
 }
@@ -262,12 +270,16 @@ mod tests {
     }
 
     #[test]
-    fn what_runs_beside_the_tests_follows_them_and_is_needed_by_none_before() {
+    fn what_runs_beside_others_needs_nothing_that_follows_the_tests() {
         let steps = all();
         let longest = steps.iter().position(|step| step.name == LONGEST).expect("it is there");
-        let mut others = steps[longest + 1..].iter().skip_while(|step| step.beside);
-        assert!(steps[..=longest].iter().all(|step| !step.beside));
-        assert!(others.all(|step| !step.beside));
+        for step in steps.iter().filter(|step| step.beside) {
+            let known = |needed| {
+                let position = steps.iter().position(|step| step.name == needed);
+                position.is_some_and(|at| at < longest || steps[at].beside)
+            };
+            assert!(step.needs.is_none_or(known), "{step:?}");
+        }
     }
 
     #[test]
