@@ -4,15 +4,24 @@ use futures_util::future::try_join_all;
 use zookeeper_client::{Client, Error as DriverError};
 
 use crate::config::ZooKeeperConfig;
-use crate::protocol::acls;
+use crate::names;
+use crate::protocol::{acls, offset_acls};
 
 /// The number of directories that are changed at a time.
 const AT_A_TIME: usize = 64;
 
-/// Gives the root path and all nodes under it the ACL of this configuration, as of this connection's identities.
+/// Gives the root path and all nodes under it the ACLs of this configuration, as of this connection's identities.
 pub(crate) async fn rewrite(client: &Client, config: &ZooKeeperConfig) -> Result<(), DriverError> {
     let root = config.root();
-    let set = async |path: &str| gone_is_fine(client.set_acl(path, &acls(config), None).await.map(drop));
+    let token_offset = names::token_offset(root);
+    let set = async |path: &str| {
+        let acls = if path == token_offset {
+            offset_acls(config)
+        } else {
+            acls(config)
+        };
+        gone_is_fine(client.set_acl(path, &acls, None).await.map(drop))
+    };
     set(root).await?;
     let names = client.list_children(root).await?;
     for names in names.chunks(AT_A_TIME) {

@@ -6,6 +6,7 @@ pub(crate) use establish::ensure_root;
 pub(crate) use room::Room;
 pub(crate) use session::{Delete, Session, SessionEnded};
 pub(crate) use sessions::Sessions;
+pub(crate) use token_offset::Stored;
 
 mod backoff;
 mod budget;
@@ -20,3 +21,4 @@ mod sessions;
 mod supervisor;
 #[cfg(feature = "tls")]
 mod tls;
+mod token_offset;

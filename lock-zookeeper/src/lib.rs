@@ -125,7 +125,8 @@
 //!
 //! The offset is 0 until a [token floor](lock_core::Locker::with_token_floor) is above all tokens. It is then raised for all
 //! locks of the root path, and never lowered. It stands as decimal text in the persistent node `%token-offset` under the
-//! root path. If somebody deletes this node, tokens may become smaller: then set the floor again. If it has other data,
+//! root path. A grant reads it, until a session has found it unchanged eight times in a row: then the session watches the node, and
+//! creates it if it is missing. If somebody deletes this node, tokens may become smaller: then set the floor again. If it has other data,
 //! every acquire fails as [`Misconfigured`](lock_core::ErrorKind::Misconfigured), and the data stays as it is.
 //!
 //! A quorum can have this backend as one of its servers. If tokens have not reached the token that a request of the quorum asks for,
@@ -195,7 +196,8 @@
 //! `READ` and `CREATE` on the root path, also for a token floor. If the root path does not exist: `CREATE` on its parent.
 //!
 //! All nodes are accessible to the user in the configuration alone, or to the subject of its client certificate; root path and
-//! parents included if the backend creates them. Without either, `acl=open` must be set: then anyone who can reach the server can end any hold.
+//! parents included if the backend creates them. Only the number in `%token-offset` may be read by everybody; do not take this permission
+//! away from clients that are running, since the server would not tell them of changes any more. Without either, `acl=open` must be set: then anyone who can reach the server can end any hold.
 //!
 //! # Change of a password
 //! With the scheme `digest`, an identity contains the password, and nodes belong to the identity that made them. So a client with a

@@ -2,7 +2,7 @@
 
 use lock_core::FencingToken;
 use lock_core::backend::Mode;
-use zookeeper_client::{Acls, CreateMode, CreateOptions};
+use zookeeper_client::{Acl, Acls, CreateMode, CreateOptions, Permission};
 
 pub(crate) use self::admission::{Position, Watch, holders, may_be_downgraded, position};
 pub(crate) use self::minimum::{Passed, ServerTime, certain, passed, wait_for};
@@ -71,6 +71,12 @@ pub(crate) fn offset_data(offset: i64) -> Vec<u8> {
     }
 }
 
+/// All permissions for the creator.
+static READABLE_BY_ALL: [Acl; 2] = [
+    Acl::new_const(Permission::ALL, "auth", ""),
+    Acl::new_const(Permission::READ, "world", "anyone"),
+];
+
 /// The number of tokens of a grant that asks for `asked`, its own included.
 pub(crate) fn reserved(asked: u32) -> u32 {
     asked.clamp(1, TOKENS_PER_ZXID as u32)
@@ -81,11 +87,25 @@ pub(crate) fn create_options(config: &ZooKeeperConfig, mode: CreateMode) -> Crea
     mode.with_acls(acls(config))
 }
 
+/// The same for the node of the token offset.
+pub(crate) fn create_offset_options(config: &ZooKeeperConfig) -> CreateOptions<'static> {
+    CreateMode::Persistent.with_acls(offset_acls(config))
+}
+
 /// The clients that may access the nodes.
 pub(crate) fn acls(config: &ZooKeeperConfig) -> Acls<'static> {
     match config.has_open_acl() {
         true => Acls::anyone_all(),
         false => Acls::creator_all(),
+    }
+}
+
+/// The clients that may access the node of the token offset. All of them may read it: newer servers tell a client nothing of
+/// changes of a node that it may not read.
+pub(crate) fn offset_acls(config: &ZooKeeperConfig) -> Acls<'static> {
+    match config.has_open_acl() {
+        true => Acls::anyone_all(),
+        false => Acls::new(&READABLE_BY_ALL),
     }
 }
 

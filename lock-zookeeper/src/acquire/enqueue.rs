@@ -10,7 +10,7 @@ use zookeeper_client::{CreateMode, Error as DriverError, Stat};
 
 use super::minimum::Kept;
 use super::task::{ClaimTask, Node, Step, Stop, creation};
-use super::token::{Listing, Offsets};
+use super::token::{KnownOffset, Listing, Offsets};
 use crate::claims::{Grant, Stage};
 use crate::connection::{Connection, ensure_root};
 use crate::error::{self, Failure};
@@ -80,7 +80,7 @@ impl ClaimTask {
         let path = format!("{directory}/{}", self.claim.prefix);
         let options = create_options(&self.config, CreateMode::EphemeralSequential);
         let container = create_options(&self.config, CreateMode::Container);
-        let known_offset = self.session.token_offset();
+        let known = self.known_offset(&connection);
         let sent = self.claim.request.sending();
         // Checked after `sending`: a caller that gave up before saw that nothing was sent, and undoes nothing.
         if self.claim.request.is_given_up() {
@@ -90,10 +90,10 @@ impl ClaimTask {
         // The server removes a container some time after its last node.
         let make = self
             .directory_missing
-            .then(|| client.create(directory, &offset_data(known_offset), &container));
+            .then(|| client.create(directory, &offset_data(known.offset), &container));
         let create = client.create(&path, &data.encode(), &options);
         let list = client.get_children(directory);
-        let offsets = self.read_offsets(client, known_offset);
+        let offsets = self.read_offsets(client, &known);
         let (made, created, listed, offsets) = tokio::join!(OptionFuture::from(make), create, list, offsets);
         match created {
             Ok((stat, sequence)) => {
@@ -132,8 +132,7 @@ impl ClaimTask {
                 return Ok(None);
             }
         }
-        self.read_listing(&connection, sent, known_offset, listed, offsets)
-            .await
+        self.read_listing(&connection, sent, known, listed, offsets).await
     }
 
     /// Lists the directory, after a `sync` if that is needed.
@@ -144,18 +143,17 @@ impl ClaimTask {
     /// is not older than that. That our session lives is proven by its heartbeats, without which there is no grant.
     async fn list_again(&mut self) -> Step<Option<Listing>> {
         let connection = self.session.connected().await?;
-        let known_offset = self.session.token_offset();
+        let known = self.known_offset(&connection);
         let sent = self.claim.request.sending();
         let over = Arc::downgrade(&connection);
         let is_known = self.node.as_ref().is_some_and(|node| node.created_over.ptr_eq(&over));
         // Sent before the list.
         let sync = (!is_known).then(|| self.session.sync(&connection));
         let list = connection.client.get_children(&self.claim.directory);
-        let offsets = self.read_offsets(&connection.client, known_offset);
+        let offsets = self.read_offsets(&connection.client, &known);
         match tokio::join!(OptionFuture::from(sync), list, offsets) {
             (None | Some(Ok(())), listed, offsets) => {
-                self.read_listing(&connection, sent, known_offset, listed, offsets)
-                    .await
+                self.read_listing(&connection, sent, known, listed, offsets).await
             }
             (Some(Err(error)), ..) => {
                 self.wait_out(error).await?;
@@ -168,7 +166,7 @@ impl ClaimTask {
         &self,
         connection: &Arc<Connection>,
         sent: SentAt,
-        known_offset: i64,
+        known: KnownOffset,
         listed: Result<(Vec<String>, Stat), DriverError>,
         offsets: Result<Offsets, DriverError>,
     ) -> Step<Option<Listing>> {
@@ -181,12 +179,15 @@ impl ClaimTask {
                 return Ok(None);
             }
         };
+        if !self.is_current(connection, &known, &offsets) {
+            return Ok(None);
+        }
         Ok(Some(Listing {
             sent,
             children,
             pzxid,
             over: Arc::downgrade(connection),
-            known_offset,
+            known_offset: known.offset,
             offsets,
         }))
     }

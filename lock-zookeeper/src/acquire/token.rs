@@ -18,7 +18,9 @@
 //! - The later offset is not smaller. The earlier holder knew its offset before its node ended. The later holder
 //!   reads the offset after a listing without that node. A server answers the requests of one connection in order, and
 //!   applies all changes in the order of the leader. So the read sees every change from before the node's end. A grant requests
-//!   its listing after it knew its offset, so that the offset does not depend on what happened after the listing.
+//!   its listing after it knew its offset, so that the offset does not depend on what happened after the listing. In place of the
+//!   read there may be a watch on the offset's node that had not fired when the listing came: then the read offset was the
+//!   server's when it answered with the listing.
 //! - Transaction ids differ by one at least, and tokens by sixteen. So a pass takes no later grant's token.
 //!
 //! # A server that restarted
@@ -38,18 +40,18 @@
 //! [shows its token](AcquireRequest::shows_token) writes its node, which takes one request more.
 
 use std::future::Future;
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 
-use futures_util::future::OptionFuture;
+use futures_util::future::{Either, OptionFuture, ready};
 use lock_core::backend::{AcquireRequest, Mode, SentAt};
 use lock_core::{Error, ErrorKind, FencingToken};
-use zookeeper_client::{Client, CreateMode, Error as DriverError};
+use zookeeper_client::{Client, Error as DriverError};
 
 use super::task::{ClaimTask, Step, Stop};
 use crate::claims::Token;
-use crate::connection::Connection;
+use crate::connection::{Connection, Stored};
 use crate::names;
-use crate::protocol::{self, NodeData, create_options, offset_data, parse_offset};
+use crate::protocol::{self, NodeData, create_offset_options, offset_data, parse_offset};
 
 /// The largest token offset. Beyond the transaction ids that it leaves room for, all locks of the root path would fail.
 pub(crate) const MAX_OFFSET: i64 = i64::MAX - (1 << 56);
@@ -65,49 +67,68 @@ pub(super) struct Listing {
     pub(super) over: Weak<Connection>,
     /// The token offset that was known before the list was requested.
     pub(super) known_offset: i64,
-    /// The token offsets, read after the list.
+    /// The token offsets, read after the list; or the root path's as the server had it when it answered with the list.
     pub(super) offsets: Offsets,
 }
 
-/// The token offsets at the server. `None` stands for other data.
+/// The root path's token offset, before a list is requested.
+pub(super) struct KnownOffset {
+    pub(super) offset: i64,
+    /// What the server has, if that is watched.
+    watched: Option<Arc<Stored>>,
+}
+
+/// The token offsets at the server.
 pub(super) struct Offsets {
     /// The root path's.
-    root: Option<i64>,
-    /// The version of its node, if there is one.
-    version: Option<i32>,
-    /// The offset of the last grant, from the lock's directory.
+    root: Stored,
+    /// The offset of the last grant, from the lock's directory. `None` stands for other data.
     directory: Option<i64>,
 }
 
 impl ClaimTask {
-    /// Requests the offsets. `known` is the root path's as it was known before.
+    pub(super) fn known_offset(&self, connection: &Arc<Connection>) -> KnownOffset {
+        let token_offset = &self.session.token_offset;
+        KnownOffset {
+            offset: token_offset.known(),
+            watched: token_offset.watched(connection),
+        }
+    }
+
+    /// Requests the offsets, but not the root path's if that is watched.
     pub(super) fn read_offsets(
         &self,
         client: &Client,
-        known: i64,
+        known: &KnownOffset,
     ) -> impl Future<Output = Result<Offsets, DriverError>> + Send + use<> {
-        let root = client.get_data(&names::token_offset(self.config.root()));
+        let root = match known.watched.as_deref() {
+            Some(watched) => Either::Left(ready(Ok(*watched))),
+            None => Either::Right(Stored::read(client, &self.config)),
+        };
         // As long as the offset is 0, no grant had another one.
-        let directory = OptionFuture::from((known > 0).then(|| client.get_data(&self.claim.directory)));
+        let directory = OptionFuture::from((known.offset > 0).then(|| client.get_data(&self.claim.directory)));
         async move {
             let (root, directory) = tokio::join!(root, directory);
-            let (root, version) = match root {
-                Ok((data, stat)) => (parse_offset(&data), Some(stat.version)),
-                Err(DriverError::NoNode) => (Some(0), None),
-                Err(error) => return Err(error),
-            };
             let directory = match directory {
                 None => Some(0),
                 Some(Ok((data, _))) => parse_offset(&data),
                 Some(Err(DriverError::NoNode)) => None,
                 Some(Err(error)) => return Err(error),
             };
-            Ok(Offsets {
-                root,
-                version,
-                directory,
-            })
+            Ok(Offsets { root: root?, directory })
         }
+    }
+
+    /// False if the offset was watched when the list was requested, and may have changed since.
+    pub(super) fn is_current(&self, connection: &Arc<Connection>, known: &KnownOffset, offsets: &Offsets) -> bool {
+        let token_offset = &self.session.token_offset;
+        if let Some(watched) = &known.watched {
+            return token_offset.is_unchanged(watched, connection);
+        }
+        if offsets.root.offset == Some(known.offset) {
+            token_offset.was_unchanged(connection, &self.config, &self.session.runtime);
+        }
+        true
     }
 
     /// The token of a grant by this listing. `None` when the directory must be listed again.
@@ -115,19 +136,17 @@ impl ClaimTask {
         let Some(base) = self.base(listing, beside_downgraded).await? else {
             return Ok(None);
         };
-        let offset = listing
-            .offsets
-            .root
-            .ok_or_else(|| Stop::Failed(other_data(self.config.root())))?;
+        let Stored { offset, version } = listing.offsets.root;
+        let offset = offset.ok_or_else(|| Stop::Failed(other_data(self.config.root())))?;
         let floor = floor(&self.claim.request);
         // If the stored offset is smaller than the known one, somebody has deleted it.
         let wanted = protocol::offset_above(floor, base).max(listing.known_offset);
         if wanted > offset {
-            self.raise_offset(wanted, listing.offsets.version).await?;
+            self.raise_offset(wanted, version).await?;
             return Ok(None);
         }
         if offset > listing.known_offset {
-            self.session.learn_token_offset(offset);
+            self.session.token_offset.learn(offset);
             return Ok(None);
         }
         if listing.offsets.directory != Some(offset) {
@@ -196,12 +215,12 @@ impl ClaimTask {
         let raised = match version {
             Some(_) => client.set_data(&path, &data, version).await.map(drop),
             None => {
-                let options = create_options(&self.config, CreateMode::Persistent);
+                let options = create_offset_options(&self.config);
                 client.create(&path, &data, &options).await.map(drop)
             }
         };
         match raised {
-            Ok(()) => self.session.learn_token_offset(offset),
+            Ok(()) => self.session.token_offset.learn(offset),
             Err(DriverError::BadVersion | DriverError::NodeExists | DriverError::NoNode) => {}
             Err(error) => self.wait_out(error).await?,
         }

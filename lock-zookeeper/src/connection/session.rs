@@ -4,7 +4,6 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use lock_core::backend::LostCause;
@@ -21,6 +20,7 @@ use super::budget::Budget;
 use super::driver::Connection;
 use super::heartbeat::{self, Heartbeat};
 use super::room::Room;
+use super::token_offset::TokenOffset;
 use crate::config::{HeartbeatKind, ZooKeeperConfig};
 use crate::error;
 use crate::names;
@@ -52,8 +52,7 @@ pub(crate) struct Session {
     pub(super) connection: watch::Sender<Option<Arc<Connection>>>,
     ended: watch::Sender<bool>,
     renewals: watch::Sender<()>,
-    /// The largest token offset of the root path that was read or written.
-    token_offset: AtomicI64,
+    pub(crate) token_offset: Arc<TokenOffset>,
     /// Why the server is unreachable at the moment, if so.
     outage: watch::Sender<Option<Error>>,
 }
@@ -86,7 +85,7 @@ impl Session {
             connection: watch::Sender::new(Some(Arc::new(connection))),
             ended: watch::Sender::new(false),
             renewals: watch::Sender::new(()),
-            token_offset: AtomicI64::new(0),
+            token_offset: Arc::default(),
             outage: watch::Sender::new(None),
         }
     }
@@ -239,15 +238,6 @@ impl Session {
                 .map_err(|SessionEnded| DriverError::SessionExpired)?;
             connection.client.delete(&path, None).await
         })
-    }
-
-    /// The largest token offset of the root path that was read or written.
-    pub(crate) fn token_offset(&self) -> i64 {
-        self.token_offset.load(Ordering::SeqCst)
-    }
-
-    pub(crate) fn learn_token_offset(&self, offset: i64) {
-        self.token_offset.fetch_max(offset, Ordering::SeqCst);
     }
 
     /// The time between two heartbeats.

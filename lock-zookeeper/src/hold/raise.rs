@@ -6,14 +6,15 @@
 
 use lock_core::{Error, ErrorKind, FencingToken, Result};
 use tokio::time::sleep;
-use zookeeper_client::{Client, CreateMode, Error as DriverError, MultiWriteError};
+use zookeeper_client::{Client, Error as DriverError, MultiWriteError};
 
 use super::ZooKeeperHold;
 use super::keep::ANY_VERSION;
 use crate::acquire::{MAX_OFFSET, exhausted, other_data};
+use crate::connection::Stored;
 use crate::error::{self, Failure};
 use crate::names;
-use crate::protocol::{self, create_options, offset_data, parse_offset};
+use crate::protocol::{self, create_offset_options, offset_data};
 
 /// The outcome of the transaction.
 enum Raised {
@@ -33,7 +34,7 @@ impl ZooKeeperHold {
                 };
                 match self.raise_once(&connection.client, token).await? {
                     Raised::To(offset) => {
-                        session.learn_token_offset(offset);
+                        session.token_offset.learn(offset);
                         return Ok(());
                     }
                     Raised::Again => {}
@@ -53,18 +54,17 @@ impl ZooKeeperHold {
     async fn raise_once(&self, client: &Client, token: FencingToken) -> Result<Raised> {
         let config = &self.client.config;
         let path = names::token_offset(config.root());
-        let (stored, version) = match client.get_data(&path).await {
-            Ok((data, stat)) => (parse_offset(&data), Some(stat.version)),
-            Err(DriverError::NoNode) => (Some(0), None),
+        let (stored, version) = match Stored::read(client, config).await {
+            Ok(stored) => (stored.offset, stored.version),
             Err(error) => return failed(error),
         };
         let stored = stored.ok_or_else(|| other_data(config.root()))?;
         let needed = protocol::offset_above(token.as_i64(), self.grant.token.base.saturating_add(1));
-        let offset = needed.max(stored).max(self.grant.session.token_offset());
+        let offset = needed.max(stored).max(self.grant.session.token_offset.known());
         if offset > MAX_OFFSET {
             return Err(exhausted().not_executed());
         }
-        let (data, options) = (offset_data(offset), create_options(config, CreateMode::Persistent));
+        let (data, options) = (offset_data(offset), create_offset_options(config));
         let mut writer = client.new_multi_writer();
         let mut add = || {
             writer.add_check_version(&self.grant.path, ANY_VERSION)?;

@@ -15,6 +15,7 @@ mod losses;
 mod many_holds;
 mod minimum;
 mod modes;
+mod offset_watch;
 mod outage;
 mod panics;
 mod passes;

@@ -120,6 +120,8 @@ mutants! {
     OffsetNotKnownBefore breaks TOKENS_INCREASE,
     /// ZooKeeper: a raise does not check in its transaction that the hold is still there.
     RaiseWithoutACheck breaks TOKENS_INCREASE,
+    /// ZooKeeper: a client goes by the offset that it watches, and never asks whether the watch has fired.
+    WatchIsNotAsked breaks TOKENS_INCREASE,
     /// ZooKeeper: a grant does not write the offset into the lock's directory.
     OffsetNotInTheDirectory breaks STATUS_SHOWS_THE_TOKEN,
     /// Row lock: a token ahead of the server's clock is rolled back with its holder's transaction.

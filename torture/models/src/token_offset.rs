@@ -1,7 +1,7 @@
 //! ZooKeeper's tokens: each is a zxid, shifted to make room for passes, plus an offset that a request with a token floor raises.
 //!
 //! A client lists a lock's directory, then reads the offset of the root path and the one in the directory, and decides by
-//! both. Between any two of these steps the others go on: a holder passes its hold on or releases it, another lock or a holder
+//! both. In place of the first read it may go by a watch that has not fired when the list comes. Between any two of these steps the others go on: a holder passes its hold on or releases it, another lock or a holder
 //! raises the offset, and somebody deletes a node. A server that restarts may have forgotten the last change of the
 //! directory's children, and ends all connections. The grant counts from its listing: the token must be larger than those of
 //! all grants of earlier listings.
@@ -37,6 +37,8 @@ pub struct TokenOffsetModel {
     pub raised_holds: u8,
     /// The number of times that the server restarts.
     pub restarts: u8,
+    /// Whether the clients watch the offset.
+    pub watches: bool,
     /// The bug of the model, if it has one.
     pub mutant: Option<Mutant>,
 }
@@ -79,6 +81,8 @@ struct Node {
 struct Client {
     /// The largest offset that its session has seen.
     known: u64,
+    /// The offset that it read, while the watch has not fired.
+    watched: Option<u64>,
     /// The zxid of its node's creation.
     czxid: u64,
     /// Whether the connection has lasted since then.
@@ -106,6 +110,8 @@ struct Listing {
     /// The zxid for a grant, if the list can tell.
     base: Option<u64>,
     known: u64,
+    /// The offset, if it was watched.
+    watched: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -127,8 +133,10 @@ pub enum Action {
     Create(usize),
     /// It lists the directory.
     List(usize),
-    /// It reads the offsets.
+    /// It reads the offsets, or that in the directory alone.
     Read(usize),
+    /// It reads the root path's offset, and watches it.
+    Watch(usize),
     /// It writes, or is granted the lock.
     Decide(usize),
     /// The holder passes its hold on within its process, without a request.
@@ -161,6 +169,9 @@ impl Model for TokenOffsetModel {
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
         for (index, client) in state.clients.iter().enumerate() {
+            if self.watches && client.watched.is_none() && client.step == Step::Queued {
+                actions.push(Action::Watch(index));
+            }
             let is_missing = || state.nodes.iter().all(|node| node.owner != index);
             match client.step {
                 Step::Idle if state.grants.len() < self.holds => actions.push(Action::Create(index)),
@@ -209,6 +220,7 @@ impl Model for TokenOffsetModel {
                 state.nodes.push(Node { owner, czxid, mzxid });
                 state.clients[index] = Client {
                     known: state.clients[index].known,
+                    watched: state.clients[index].watched,
                     czxid,
                     same_connection: true,
                     written: None,
@@ -224,7 +236,13 @@ impl Model for TokenOffsetModel {
                     (0, _) | (_, None) => 0,
                     (_, Some(directory)) => directory.offset,
                 };
-                state.clients[index].step = Step::Read(listing, state.offset, directory);
+                let offset = listing.watched.unwrap_or(state.offset);
+                state.clients[index].step = Step::Read(listing, offset, directory);
+            }
+            Action::Watch(index) => {
+                let client = &mut state.clients[index];
+                client.watched = Some(state.offset);
+                client.known = client.known.max(state.offset);
             }
             Action::Decide(index) => self.decide(&mut state, index)?,
             Action::Pass(index) => {
@@ -250,8 +268,8 @@ impl Model for TokenOffsetModel {
                 state.write();
             }
             Action::Raise => {
-                state.offset += RAISE;
-                state.write();
+                let raised = state.offset + RAISE;
+                self.raise(&mut state, raised);
                 state.raises += 1;
             }
             Action::RaiseHold(index) => {
@@ -260,14 +278,14 @@ impl Model for TokenOffsetModel {
                 };
                 let raised = self.token(held.base, held.offset, held.passed) + RAISE;
                 let needed = (raised + 1).saturating_sub(self.token(held.base + 1, 0, 0));
+                let offset = state.offset.max(needed).max(state.clients[index].known);
+                self.raise(&mut state, offset);
                 let client = &mut state.clients[index];
-                state.offset = state.offset.max(needed).max(client.known);
-                client.known = state.offset;
+                client.known = offset;
                 client.step = Step::Holds(Held {
                     is_raised: true,
                     ..held
                 });
-                state.write();
                 // As if it had been granted with that token.
                 state.grants.push((held.number, raised));
                 state.raised_holds += 1;
@@ -275,6 +293,8 @@ impl Model for TokenOffsetModel {
             Action::Restart => {
                 state.directory.as_mut()?.pzxid = 0;
                 for client in &mut state.clients {
+                    // The new connection has no watch.
+                    client.watched = None;
                     client.same_connection = false;
                 }
                 state.restarts += 1;
@@ -305,6 +325,7 @@ impl Model for TokenOffsetModel {
             Action::Create(client) => format!("{} makes its node", letter(*client)),
             Action::List(client) => format!("{} lists the directory", letter(*client)),
             Action::Read(client) => format!("{} reads the offsets", letter(*client)),
+            Action::Watch(client) => format!("{} watches the offset", letter(*client)),
             Action::Decide(client) => format!("{} decides", letter(*client)),
             Action::Pass(client) => format!("{} passes its hold on", letter(*client)),
             Action::Release(client) => format!("{} releases", letter(*client)),

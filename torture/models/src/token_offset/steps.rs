@@ -21,6 +21,7 @@ impl TokenOffsetModel {
             number: state.next_number(),
             base,
             known: client.known,
+            watched: client.watched,
         })
     }
 
@@ -51,8 +52,8 @@ impl TokenOffsetModel {
         if wanted > offset && !self.has(Mutant::OffsetForFloorsOnly) {
             // By compare-and-set.
             if state.offset == read {
-                state.offset = wanted;
-                state.write();
+                self.raise(state, wanted);
+                client.watched = state.clients[index].watched;
                 client.known = client.known.max(wanted);
             }
         } else if offset > known && !self.has(Mutant::OffsetNotKnownBefore) {
@@ -76,6 +77,15 @@ impl TokenOffsetModel {
         }
         state.clients[index] = client;
         Some(())
+    }
+
+    /// Writes the offset. The watches fire.
+    pub(super) fn raise(&self, state: &mut State, offset: u64) {
+        if offset != state.offset && !self.has(Mutant::WatchIsNotAsked) {
+            state.clients.iter_mut().for_each(|client| client.watched = None);
+        }
+        state.offset = offset;
+        state.write();
     }
 
     pub(super) fn granted(&self, state: &mut State, index: usize, held: Held) {

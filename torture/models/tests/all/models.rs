@@ -84,6 +84,7 @@ const ZOOKEEPER_TOKENS: TokenOffsetModel = TokenOffsetModel {
     raises: 0,
     raised_holds: 0,
     restarts: 1,
+    watches: false,
     mutant: None,
 };
 
@@ -275,6 +276,9 @@ models! {
     model_zookeeper_raised_holds: TokenOffsetModel {
         floors: &[0, 0], holds: 3, raises: 0, raised_holds: 1, restarts: 0, ..ZOOKEEPER_TOKENS
     }, broken by [RaiseWithoutACheck];
+    model_zookeeper_watched_offset: TokenOffsetModel {
+        floors: &[0, 200], holds: 2, passes: 0, deletions: 0, raises: 1, watches: true, ..ZOOKEEPER_TOKENS
+    }, broken by [WatchIsNotAsked];
     model_zookeeper_modes: ZOOKEEPER_MODES, broken by [DowngradeOfTheFirstOnly];
     model_zookeeper_readers: ZookeeperModesModel {
         kinds: &[Kind::Exclusive, Kind::Shared, Kind::Shared],
