@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use lock_core::Result;
+use lock_core::{Credentials, Result};
 
 use crate::url::misconfigured;
 
@@ -37,6 +37,28 @@ pub fn check_retention(retention: Duration) -> Result<()> {
     }
 }
 
+/// Checks texts which the server's protocol ends with a NUL character, so that the server would see a part of them.
+///
+/// # Errors
+/// [`ErrorKind::Misconfigured`](lock_core::ErrorKind::Misconfigured) if one of them contains such a character. It shows none of them.
+pub fn check_no_nul<'a>(texts: impl IntoIterator<Item = &'a [u8]>) -> Result<()> {
+    match texts.into_iter().any(|text| text.contains(&0)) {
+        true => Err(misconfigured(
+            "host, socket, user, password and database must not contain a NUL character",
+        )),
+        false => Ok(()),
+    }
+}
+
+/// The same for what a source of credentials gave.
+///
+/// # Errors
+/// As [`check_no_nul`].
+pub fn check_credentials(credentials: &Credentials) -> Result<()> {
+    let texts = [credentials.user(), Some(credentials.password())];
+    check_no_nul(texts.into_iter().flatten().map(str::as_bytes))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -54,6 +76,21 @@ mod tests {
         ] {
             let error = check_timeouts(connect, response).unwrap_err().to_string();
             assert_eq!(error, format!("{name} must be from 1ms to 1h"));
+        }
+    }
+
+    #[test]
+    fn a_nul_is_refused_wherever_it_stands() {
+        check_no_nul([&b"db"[..], b""]).unwrap();
+        check_credentials(&Credentials::new("s3cret").with_user("app")).unwrap();
+        let found = [
+            check_no_nul([&b"db"[..], b"s3\0cret"]),
+            check_credentials(&Credentials::new("s3cret\0")),
+            check_credentials(&Credentials::new("s3cret").with_user("\0")),
+        ];
+        for refused in found {
+            let error = refused.unwrap_err().to_string();
+            assert!(error.contains("NUL") && !error.contains("cret"), "{error}");
         }
     }
 

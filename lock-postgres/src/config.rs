@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use lock_core::{CredentialSource, Result};
-use lock_kit::limits::{check_retention, check_timeouts};
+use lock_kit::limits::{check_credentials, check_no_nul, check_retention, check_timeouts};
 use lock_kit::url::{misconfigured, two_passwords};
 use lock_tls::Tls;
 
@@ -74,10 +74,10 @@ impl Host {
         }
     }
 
-    fn has_nul(&self) -> bool {
+    fn bytes(&self) -> &[u8] {
         match self {
-            Self::Tcp(host, _) => host.contains('\0'),
-            Self::Socket(directory, _) => directory.as_os_str().as_encoded_bytes().contains(&0),
+            Self::Tcp(host, _) => host.as_bytes(),
+            Self::Socket(directory, _) => directory.as_os_str().as_encoded_bytes(),
         }
     }
 }
@@ -280,6 +280,7 @@ impl PostgresConfig {
             return Ok((self.user.clone(), password));
         };
         let credentials = source.get(limit).await?;
+        check_credentials(&credentials)?;
         let user = credentials.user().unwrap_or(&self.user).to_owned();
         Ok((user, Some(credentials.password().to_owned())))
     }
@@ -330,12 +331,8 @@ impl PostgresConfig {
             ));
         }
         let password = self.password.as_ref().map(|Secret(password)| password);
-        let mut texts = [Some(&self.user), password, Some(&self.database)].into_iter().flatten();
-        if texts.any(|text| text.contains('\0')) || self.hosts.iter().any(Host::has_nul) {
-            return Err(misconfigured(
-                "host, socket, user, password and database must not contain a NUL character",
-            ));
-        }
+        let texts = [Some(&self.user), password, Some(&self.database)].into_iter().flatten();
+        check_no_nul(texts.map(String::as_bytes).chain(self.hosts.iter().map(Host::bytes)))?;
         check_identifiers(self.schema.as_deref(), &self.table)?;
         check_timeouts(self.connect_timeout, self.response_timeout)?;
         check_retention(self.retention)?;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use lock_core::{CredentialSource, Result};
+use lock_kit::limits;
 use lock_kit::url::two_passwords;
 use sqlx::mysql::MySqlConnectOptions;
 
@@ -42,6 +43,7 @@ impl MySqlConfig {
             return Ok(options);
         };
         let credentials = source.get(limit).await?;
+        limits::check_credentials(&credentials)?;
         let options = options.password(credentials.password());
         Ok(match credentials.user() {
             Some(user) => options.username(user),

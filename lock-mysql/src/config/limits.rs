@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lock_core::Result;
-use lock_kit::limits::{check_retention, check_timeouts};
+use lock_kit::limits::{check_no_nul, check_retention, check_timeouts};
 use lock_kit::url::misconfigured;
 use sqlx::mysql::MySqlSslMode;
 
@@ -45,11 +45,7 @@ impl MySqlConfig {
                 "no database is named: write mysql://user:password@host:port/database, or call with_database",
             ));
         }
-        if self.password_has_nul || self.has_nul() {
-            return Err(misconfigured(
-                "host, socket, user, password and database must not contain a NUL character",
-            ));
-        }
+        self.check_no_nul()?;
         check_table_prefix(&self.table)?;
         check_timeouts(self.connect_timeout, self.response_timeout)?;
         check_retention(self.retention)?;
@@ -64,17 +60,17 @@ impl MySqlConfig {
         Ok(())
     }
 
-    /// Whether a NUL character is in a text besides the password. The protocol ends most texts with one, so the server would see a part.
-    fn has_nul(&self) -> bool {
+    fn check_no_nul(&self) -> Result<()> {
         let options = &self.options;
         let socket = options.get_socket().map(|path| path.as_os_str().as_encoded_bytes());
         let texts = [
             Some(options.get_host()),
             Some(options.get_username()),
             options.get_database(),
+            // The driver does not show it.
+            self.password_has_nul.then_some("\0"),
         ];
-        let mut all = texts.into_iter().flatten().map(str::as_bytes).chain(socket);
-        all.any(|text| text.contains(&0))
+        check_no_nul(texts.into_iter().flatten().map(str::as_bytes).chain(socket))
     }
 }
 

@@ -1,4 +1,4 @@
-use lock_core::{Error, ErrorKind};
+use lock_core::{CredentialSource, Credentials, Error, ErrorKind};
 
 use super::*;
 use crate::{LeaseTableBackend, RowLockBackend};
@@ -275,4 +275,18 @@ fn tls_in_a_url_means_a_verified_server() {
         .database("d")
         .ssl_mode(MySqlSslMode::VerifyCa);
     assert!(MySqlConfig::from_options(unverified).check().is_err());
+}
+
+#[tokio::test]
+async fn a_nul_from_a_source_is_refused() {
+    let source = CredentialSource::ask(async || Ok(Credentials::new("s3cret\0")));
+    let config = MySqlConfig::new("db", 3306)
+        .with_database("shop")
+        .with_credentials(source);
+    let error = config.options_now(Duration::from_secs(1)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Misconfigured);
+    assert!(
+        chain(&error).contains("a NUL") && !chain(&error).contains("s3cret"),
+        "{error:?}"
+    );
 }

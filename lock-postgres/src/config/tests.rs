@@ -214,3 +214,15 @@ fn a_url_that_cannot_work_is_refused_without_showing_a_password() {
         assert!(text.contains(said) && !text.contains("se3ret"), "{url}: {text}");
     }
 }
+
+#[tokio::test]
+async fn a_nul_from_a_source_is_refused() {
+    let source = CredentialSource::ask(async || Ok(Credentials::new("se3ret\0")));
+    let config = PostgresConfig::new("db", 5432)
+        .with_database("shop")
+        .with_credentials(source);
+    let error = config.login(Duration::from_secs(1)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Misconfigured);
+    let shown = format!("{error} {error:?}");
+    assert!(shown.contains("a NUL") && !shown.contains("se3ret"), "{shown}");
+}
