@@ -1,6 +1,7 @@
 //! In which order the steps run: one after another, and some of them in a second line, beside the first.
 
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::Instant;
@@ -44,9 +45,11 @@ pub(crate) fn passed(runs: &[Run], name: &str) -> bool {
 
 /// The second line begins with the longest step of the first, and is waited for.
 fn in_two_lines(steps: Vec<Step>, beside: Vec<Step>, done: Vec<Run>, runner: &impl Runs) -> Vec<Run> {
+    let waits = AtomicBool::new(false);
     let mut first = FirstLine {
         runs: done,
         beside: None,
+        waits: &waits,
     };
     let mut beside = Some(beside);
     thread::scope(|scope| {
@@ -57,10 +60,15 @@ fn in_two_lines(steps: Vec<Step>, beside: Vec<Step>, done: Vec<Run>, runner: &im
                 let (sender, ended) = mpsc::channel();
                 second = Some(ended);
                 let passed = first.passed_so_far();
+                let waits = &waits;
                 scope.spawn(move || {
                     // Not before the programs are built: both would wait for cargo's lock. It ends with the sender.
                     let _ = begin.recv();
-                    second_line(beside, passed, runner, |run| {
+                    let steps = beside.into_iter().map(|mut step| {
+                        step.yields = !waits.load(Ordering::Relaxed);
+                        step
+                    });
+                    second_line(steps, passed, runner, |run| {
                         // The first line takes them all, unless it panics.
                         let _ = sender.send(run);
                     });
@@ -84,7 +92,12 @@ fn in_two_lines(steps: Vec<Step>, beside: Vec<Step>, done: Vec<Run>, runner: &im
     first.runs
 }
 
-fn second_line(steps: Vec<Step>, mut passed: HashSet<String>, runner: &impl Runs, mut ended: impl FnMut(Run)) {
+fn second_line(
+    steps: impl Iterator<Item = Step>,
+    mut passed: HashSet<String>,
+    runner: &impl Runs,
+    mut ended: impl FnMut(Run),
+) {
     for step in steps {
         let run = unless_senseless(
             step,
@@ -110,14 +123,16 @@ fn unless_senseless(step: Step, passed: impl FnOnce(&str) -> bool, run: impl FnO
     }
 }
 
-struct FirstLine {
+struct FirstLine<'a> {
     /// What has ended, of both lines.
     runs: Vec<Run>,
     /// What ends in the second line, once it has begun.
     beside: Option<Receiver<Run>>,
+    /// Whether it waits for the second line.
+    waits: &'a AtomicBool,
 }
 
-impl FirstLine {
+impl FirstLine<'_> {
     fn passed_so_far(&self) -> HashSet<String> {
         let passed = self.runs.iter().filter(|run| run.outcome == Outcome::Passed);
         passed.map(|run| run.name.clone()).collect()
@@ -125,17 +140,17 @@ impl FirstLine {
 
     /// Waits for the step, if it is still to come in the second line.
     fn passed(&mut self, name: &str) -> bool {
-        while self.runs.iter().all(|run| run.name != name) {
-            if !self.take() {
-                return false;
-            }
-        }
+        let is_missing = |runs: &[Run]| runs.iter().all(|run| run.name != name);
+        self.waits.store(is_missing(&self.runs), Ordering::Relaxed);
+        while is_missing(&self.runs) && self.take() {}
+        self.waits.store(false, Ordering::Relaxed);
         passed(&self.runs, name)
     }
 
     /// Waits for the end of the second line.
     fn wait(&mut self) {
         let start = Instant::now();
+        self.waits.store(true, Ordering::Relaxed);
         while self.take() {}
         self.runs
             .push(Run::done("waiting for what runs beside", Kind::Wait, start.elapsed()));

@@ -75,7 +75,7 @@ impl Run {
 pub(crate) fn step(step: Step, path: &OsStr, offline: bool, deadline: Instant, begun: &mut dyn FnMut()) -> Run {
     let mut command = match step.toolchain {
         Some(toolchain) => cargo_of(toolchain),
-        None if step.beside => yielding_cargo(),
+        None if step.yields => yielding_cargo(),
         None => cargo(),
     };
     command
@@ -146,10 +146,11 @@ pub(crate) fn cargo() -> Command {
     in_workspace(Command::new(program()))
 }
 
-/// The same at the lowest priority.
+/// The same with a third of the weight. At the lowest priority it would stand still on a machine with other work, and the first line
+/// waits for the folder that it locks.
 fn yielding_cargo() -> Command {
     let mut command = Command::new("nice");
-    command.args(["-n", "19"]).arg(program());
+    command.args(["-n", "5"]).arg(program());
     in_workspace(command)
 }
 

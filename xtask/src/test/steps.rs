@@ -21,8 +21,10 @@ pub(crate) struct Step {
     pub(crate) edition: Option<Edition>,
     /// A step without whose success this one is senseless.
     pub(crate) needs: Option<&'static str>,
-    /// Whether it runs beside the tests and what follows them. They mostly wait, and it yields to them.
+    /// Whether it runs beside the tests and what follows them.
     pub(crate) beside: bool,
+    /// Whether it yields to what runs beside it.
+    pub(crate) yields: bool,
     /// Whether nothing may run beside it.
     pub(crate) alone: bool,
     /// The compiler, if it is not the usual one.
@@ -219,6 +221,7 @@ pub(super) fn step(name: &str, kind: Kind, arguments: &str) -> Step {
         edition: None,
         needs: None,
         beside: false,
+        yields: false,
         alone: false,
         toolchain: None,
     }

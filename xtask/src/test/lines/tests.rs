@@ -31,6 +31,9 @@ impl Nothing {
 impl Runs for Nothing {
     fn run(&self, step: Step, begun: &mut dyn FnMut()) -> Run {
         self.seen("begin", &step.name);
+        if step.yields {
+            self.seen("yield", &step.name);
+        }
         begun();
         let waiting = self.waiting.lock().unwrap().take_if(|(name, _)| *name == step.name);
         if let Some((_, event)) = waiting {
@@ -162,4 +165,27 @@ fn the_second_line_runs_also_where_the_longest_step_cannot() {
     let runs = run(steps, Vec::new(), &nothing);
     assert_eq!(problems(&runs).len(), 1);
     assert_eq!(nothing.all_seen(), ["begin docs", "end docs"]);
+}
+
+#[test]
+fn only_the_second_line_yields() {
+    let (sender, event) = mpsc::channel();
+    let nothing = Nothing {
+        waiting: Some((LONGEST, event)).into(),
+        telling: Some(("early", sender)).into(),
+        ..Nothing::default()
+    };
+    let steps = vec![
+        test(LONGEST),
+        beside("early"),
+        beside("build torture"),
+        test("torture").needs("build torture"),
+    ];
+    run(steps, Vec::new(), &nothing);
+    let seen = nothing.all_seen();
+    let yielding = |name: &str| seen.contains(&format!("yield {name}"));
+    assert!(
+        yielding("early") && !yielding(LONGEST) && !yielding("torture"),
+        "{seen:?}"
+    );
 }
