@@ -10,7 +10,7 @@ use crate::context::{Cx, RawCx};
 use crate::link::Link;
 use crate::raw::Grant;
 use crate::subject::State;
-use crate::verdict::{OrFail, Verdict, ensure};
+use crate::verdict::{OrFail, Stop, Verdict, ensure};
 
 /// A lock outlasts its ttl as long as its client lives, and another client waits in vain.
 pub(crate) async fn a_held_lock_is_renewed(cx: &Cx) -> Verdict {
@@ -164,6 +164,18 @@ pub(crate) async fn a_short_silence_is_survived(cx: &Cx) -> Verdict {
 /// A line on which every answer takes two fifths of the ttl, or what the harness says, costs no hold: a late answer counts
 /// for its request.
 pub(crate) async fn a_slow_line_loses_no_hold(cx: &Cx) -> Verdict {
+    let again = if cx.timing().paused { 0 } else { 2 };
+    for _ in 0..again {
+        match held_on_a_slow_line(cx).await {
+            // A machine that stands still for a quarter of the ttl may cost a hold, but not each time.
+            Err(Stop::Failed(failure)) if !failure.safety => {}
+            verdict => return verdict,
+        }
+    }
+    held_on_a_slow_line(cx).await
+}
+
+async fn held_on_a_slow_line(cx: &Cx) -> Verdict {
     let (link, ttl) = (Link::new(), cx.ttl());
     let (far, waiter) = (cx.subject_through(&link).await, cx.subject().await);
     let before = cx.hold(&far, &cx.brief("a")).await?;
