@@ -7,7 +7,8 @@
 //! of the node, which another one may create unreadable. It is created for the watch, and everybody may read it.
 //!
 //! The driver removes a watch that is dropped before it has fired. That would also remove one on the same node that was asked for
-//! meanwhile. So a session asks for one at a time, in a task that nobody cancels.
+//! meanwhile. So a session asks for one at a time, in a task that nobody cancels, and keeps it until it has fired or its connection
+//! has ended.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -135,11 +136,11 @@ impl TokenOffset {
     ) {
         let mut state = self.state.lock();
         state.unchanged = state.unchanged.saturating_add(1);
-        let has_watch = state.watch.as_ref().is_some_and(|watch| watch.is_over(over));
+        // One over another connection is in use while that lives.
+        let has_watch = state.watch.as_ref().is_some_and(|watch| watch.over.strong_count() > 0);
         if has_watch || state.unchanged < UNCHANGED_READS {
             return;
         }
-        // That of an earlier connection has ended with its driver.
         state.watch = Some(Watch {
             over: Arc::downgrade(over),
             stage: Stage::Asked,

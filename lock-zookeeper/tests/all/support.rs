@@ -192,13 +192,6 @@ pub(crate) async fn children_until(client: &Client, path: &str, check: impl Fn(&
     .await
 }
 
-/// The names that have a directory under the root path.
-pub(crate) async fn directories(client: &Client, root: &str) -> Vec<String> {
-    let mut directories = client.list_children(root).await.unwrap();
-    directories.retain(|name| name != "%token-offset");
-    directories
-}
-
 /// Waits until the only holder has written its token into its node: after that, a hold writes nothing.
 pub(crate) async fn token_is_written(client: &Client, directory: &str) {
     let children = client.list_children(directory).await.unwrap();
