@@ -37,7 +37,7 @@ pub fn check_retention(retention: Duration) -> Result<()> {
     }
 }
 
-/// Checks texts which the server's protocol ends with a NUL character, so that the server would see a part of them.
+/// Checks texts that the server's protocol ends with a NUL character. Of a text with such a character the server would see a part.
 ///
 /// # Errors
 /// [`ErrorKind::Misconfigured`](lock_core::ErrorKind::Misconfigured) if one of them contains such a character. It shows none of them.
@@ -50,7 +50,7 @@ pub fn check_no_nul<'a>(texts: impl IntoIterator<Item = &'a [u8]>) -> Result<()>
     }
 }
 
-/// The same for what a source of credentials gave.
+/// Checks the user and the password that a source of credentials gave, as [`check_no_nul`].
 ///
 /// # Errors
 /// As [`check_no_nul`].
@@ -81,8 +81,8 @@ mod tests {
 
     #[test]
     fn a_nul_is_refused_wherever_it_stands() {
-        check_no_nul([&b"db"[..], b""]).unwrap();
-        check_credentials(&Credentials::new("s3cret").with_user("app")).unwrap();
+        assert!(check_no_nul([&b"db"[..], b""]).is_ok());
+        assert!(check_credentials(&Credentials::new("s3cret").with_user("app")).is_ok());
         let found = [
             check_no_nul([&b"db"[..], b"s3\0cret"]),
             check_credentials(&Credentials::new("s3cret\0")),

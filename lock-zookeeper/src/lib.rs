@@ -196,8 +196,10 @@
 //! `READ` and `CREATE` on the root path, also for a token floor. If the root path does not exist: `CREATE` on its parent.
 //!
 //! All nodes are accessible to the user in the configuration alone, or to the subject of its client certificate; root path and
-//! parents included if the backend creates them. Only the number in `%token-offset` may be read by everybody; do not take this permission
-//! away from clients that are running, since the server would not tell them of changes any more. Without either, `acl=open` must be set: then anyone who can reach the server can end any hold.
+//! parents included if the backend creates them. Without either, `acl=open` must be set: then anyone who can reach the server can end any hold.
+//!
+//! Everybody may read the number in `%token-offset`. Do not take this permission away while clients run: a server may tell a client
+//! nothing of a node that it may not read, and that client's tokens could become too small.
 //!
 //! # Change of a password
 //! With the scheme `digest`, an identity contains the password, and nodes belong to the identity that made them. So a client with a

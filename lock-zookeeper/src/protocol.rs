@@ -100,8 +100,8 @@ pub(crate) fn acls(config: &ZooKeeperConfig) -> Acls<'static> {
     }
 }
 
-/// The clients that may access the node of the token offset. All of them may read it: newer servers tell a client nothing of
-/// changes of a node that it may not read.
+/// The clients that may access the node of the token offset. Everybody may read it: a server may tell a client nothing
+/// of a node that the client may not read.
 pub(crate) fn offset_acls(config: &ZooKeeperConfig) -> Acls<'static> {
     match config.has_open_acl() {
         true => Acls::anyone_all(),

@@ -67,7 +67,7 @@ impl MySqlConfig {
             Some(options.get_host()),
             Some(options.get_username()),
             options.get_database(),
-            // The driver does not show it.
+            // The driver does not give the password back, so this stands for it.
             self.password_has_nul.then_some("\0"),
         ];
         check_no_nul(texts.into_iter().flatten().map(str::as_bytes).chain(socket))

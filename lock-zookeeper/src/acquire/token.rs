@@ -18,9 +18,9 @@
 //! - The later offset is not smaller. The earlier holder knew its offset before its node ended. The later holder
 //!   reads the offset after a listing without that node. A server answers the requests of one connection in order, and
 //!   applies all changes in the order of the leader. So the read sees every change from before the node's end. A grant requests
-//!   its listing after it knew its offset, so that the offset does not depend on what happened after the listing. In place of the
-//!   read there may be a watch on the offset's node that had not fired when the listing came: then the read offset was the
-//!   server's when it answered with the listing.
+//!   its listing after it knew its offset, so that the offset does not depend on what happened after the listing. A session that
+//!   watches the offset's node does not read it again. It uses a listing only if the watch had not fired when the listing came.
+//!   Then the offset was the same when the server answered with the listing.
 //! - Transaction ids differ by one at least, and tokens by sixteen. So a pass takes no later grant's token.
 //!
 //! # A server that restarted
@@ -67,7 +67,7 @@ pub(super) struct Listing {
     pub(super) over: Weak<Connection>,
     /// The token offset that was known before the list was requested.
     pub(super) known_offset: i64,
-    /// The token offsets, read after the list; or the root path's as the server had it when it answered with the list.
+    /// The token offsets, read after the list. If the root path's is watched, it is that of the server's answer with the list.
     pub(super) offsets: Offsets,
 }
 

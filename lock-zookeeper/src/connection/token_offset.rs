@@ -3,8 +3,9 @@
 //! A server sends the event of a watch before it answers a request that it reads after the change, and the driver passes both on in
 //! this order. So if the watch has not fired when an answer is there, the offset was unchanged when the server answered.
 //!
-//! Since 3.8.4 and 3.9.2 (CVE-2024-23944) a server tells a client nothing of a node that it may not read. So no client watches the absence
-//! of the node, which another one may create unreadable. It is created for the watch, and everybody may read it.
+//! A server may tell a client nothing of a node that the client may not read. ZooKeeper is said to do so since 3.8.4 and 3.9.2
+//! (CVE-2024-23944); no test shows it. So no client watches the absence of the node, which another one may create unreadable. It is
+//! created for the watch, and everybody may read it.
 //!
 //! The driver removes a watch that is dropped before it has fired. That would also remove one on the same node that was asked for
 //! meanwhile. So a session asks for one at a time, in a task that nobody cancels, and keeps it until it has fired or its connection

@@ -40,8 +40,8 @@ async fn raise(backend: &ZooKeeperBackend, lock: &str, floor: u64) -> u64 {
 /// The number of sessions that watch the offset of this root path.
 async fn watching(server: &Server, root: &str) -> usize {
     let answer = ask(server, "wchp").await;
-    let mut lines = answer.lines().skip_while(|line| *line != offset(root)).skip(1);
-    lines.by_ref().take_while(|line| line.trim().starts_with("0x")).count()
+    let sessions = answer.lines().skip_while(|line| *line != offset(root)).skip(1);
+    sessions.take_while(|line| line.trim().starts_with("0x")).count()
 }
 
 /// Acquires until so many sessions watch the offset.
@@ -172,6 +172,8 @@ async fn everybody_may_read_the_offset_and_its_owner_alone_may_write_it() {
     );
     watched(server, &root, &closed, 1).await;
     let stranger: Client = observer(server).await;
+    assert_eq!(stranger.get_data(&offset(&root)).await.unwrap().0, b"");
+    happens("the ACLs are rewritten", closed.rewrite_acls()).await.unwrap();
     assert_eq!(stranger.get_data(&offset(&root)).await.unwrap().0, b"");
     let written = stranger.set_data(&offset(&root), b"7", None).await;
     assert!(matches!(written, Err(Error::NoAuth)), "{written:?}");
