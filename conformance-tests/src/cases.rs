@@ -16,6 +16,7 @@ mod dropping;
 mod elections;
 mod elections_beside;
 mod elections_loss;
+mod ending_runtimes;
 mod errors;
 mod exclusion;
 mod expiry;
@@ -183,6 +184,7 @@ macro_rules! __for_each_case {
             Raw Shared runtimes::an_acquire_dropped_half_way_can_be_repeated;
             Raw Shared runtimes::a_wait_dropped_half_way_can_be_repeated;
             Raw Shared runtimes::a_release_dropped_half_way_can_be_repeated;
+            Raw Shared ending_runtimes::a_call_on_an_ending_runtime_returns;
             Raw Shared passes::a_pass_is_the_same_hold;
             Raw Shared passes::tokens_grow_over_passes;
             Raw Shared passes::reserved_tokens_are_nobody_elses;

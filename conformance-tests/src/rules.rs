@@ -55,6 +55,9 @@ pub(crate) fn of(topic: &str) -> &'static str {
         "runtimes" => {
             "If another runtime takes over, core drops the future and makes the same call again: all three are idempotent."
         }
+        "ending_runtimes" => {
+            "On a runtime that is shutting down, where each new task is dropped at once, a call returns."
+        }
         "status" | "status_details" => "Returns the holders of the name, as the server sees them.",
         "list" => "A name that is held during all pages is in one of them at least, whatever else changes meanwhile.",
         "revoke" | "revoke_beside" => "Ends the hold of this name with this token, whoever has it, and no other hold.",

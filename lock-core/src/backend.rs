@@ -10,6 +10,9 @@
 //! limits its own requests. A [quorum](https://docs.rs/lock-quorum) drops a call to one of its nodes that has no answer after two
 //! TTLs. It abandons an acquire after that, and makes no further call for a release.
 //!
+//! On a runtime that is shutting down, where each new task is dropped at once, a call returns. Core polls its background work without
+//! Tokio's budget: a call that tries again without an end would keep the runtime from ending.
+//!
 //! `MemoryBackend` is the reference. The `conformance-tests` crate checks whether a backend keeps the contract.
 
 use std::fmt::Debug;

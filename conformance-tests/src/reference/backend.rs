@@ -1,7 +1,9 @@
 //! The backend: one request for each call, another one after each wait.
 
 use std::collections::HashSet;
+use std::future::pending;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -239,6 +241,9 @@ impl DistributedLock for ReferenceBackend {
             }
             false => None,
         };
+        if self.has(Mutant::ConnectsWithoutEnd) {
+            connect_in_a_task();
+        }
         let (name, holder, replaces) = (request.name().clone(), self.holder(request), request.replaces());
         self.client
             .put(move |server| server.abandon(&name, holder, replaces))
@@ -270,6 +275,18 @@ impl DistributedLock for ReferenceBackend {
         self.client
             .put(move |server| server.revoke(&name, token, how, read))
             .await
+    }
+}
+
+/// Spawns tasks until one of them is not gone at once.
+fn connect_in_a_task() {
+    loop {
+        let task = tokio::spawn(pending::<()>());
+        if !task.is_finished() {
+            task.abort();
+            return;
+        }
+        thread::sleep(LOOK_AGAIN);
     }
 }
 

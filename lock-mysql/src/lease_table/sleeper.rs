@@ -66,21 +66,26 @@ const NAMES_AT_ONCE: usize = 500;
 impl Shared {
     /// By which connection waiters of this process are woken. If there is none, one is made in the background.
     pub(super) fn sleeper(self: &Arc<Self>) -> Awaited {
-        let mut state = self.sleeper.0.lock();
-        if !state.is_running
-            && state.pause_until.is_none_or(|until| until <= Instant::now())
-            && let Ok(runtime) = Handle::try_current()
+        if let Ok(runtime) = Handle::try_current()
+            && let Some(running) = self.next_running()
         {
-            state.is_running = true;
-            // Made before the task is, which a runtime that shuts down drops.
-            let running = Running(Arc::downgrade(self));
+            // Without the lock: a runtime that shuts down drops the task at once, and `Running` locks when it is dropped.
             runtime.spawn(async move { running.run().await });
         }
+        let state = self.sleeper.0.lock();
         match state.number {
             Some(number) => Awaited::By(number),
             None if state.is_running => Awaited::Soon,
             None => Awaited::No,
         }
+    }
+
+    /// The next task to sleep, if none does and it is time.
+    fn next_running(self: &Arc<Self>) -> Option<Running> {
+        let mut state = self.sleeper.0.lock();
+        let is_due = !state.is_running && state.pause_until.is_none_or(|until| until <= Instant::now());
+        state.is_running |= is_due;
+        is_due.then(|| Running(Arc::downgrade(self)))
     }
 
     /// Begins to wake the waiter that the answer to a release names; 0 for none.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use lock_core::{Error, ErrorKind, Result};
 use lock_kit::backoff::DIAL_SPACING;
+use lock_kit::panics::catch;
 use lock_kit::runtime::RuntimeCheck;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
@@ -72,9 +73,15 @@ impl Supervisor {
                 }
                 self.leave(&live);
             }
-            if let Some(dialled) = self.dial()?.result().await {
+            let dialling = self.dial()?;
+            if let Some(dialled) = dialling.result().await {
                 return dialled;
             }
+            if dialling.check.is_here() {
+                let what = "the tokio runtime is ending, so no connection to PostgreSQL can be made in it";
+                return Err(Error::new(ErrorKind::Unavailable, what).not_executed());
+            }
+            self.give_up(&dialling);
         }
     }
 
@@ -91,6 +98,16 @@ impl Supervisor {
             .current
             .take_if(|current| Arc::ptr_eq(current, connection));
         drop(left);
+    }
+
+    /// Has the next one who asks make an attempt of its own.
+    fn give_up(&self, dialling: &Dialling) {
+        let given_up = self
+            .slot
+            .lock()
+            .dialling
+            .take_if(|current| Arc::ptr_eq(&current.check, &dialling.check));
+        drop(given_up);
     }
 
     /// The attempt that is under way, or a new one on this runtime.
@@ -117,20 +134,29 @@ impl Supervisor {
                 if let Some(earliest) = earliest {
                     sleep_until(earliest).await;
                 }
-                dialer.dial().await
+                catch(dialer.dial()).await
             };
-            let dialled = check.watch(dial).await;
-            let mut slot = shared.lock();
-            slot.dialling = None;
-            let left = match &dialled {
-                Ok(connection) => slot.current.replace(connection.clone()),
-                Err(_) => None,
-            };
-            drop(slot);
+            let dialled = check.watch(dial).await.unwrap_or_else(|panic| {
+                let error = Error::new(ErrorKind::Unexpected, "connecting to PostgreSQL panicked");
+                Err(error.with_source(panic).not_executed())
+            });
+            let left = shared.lock().end(&check, &dialled);
             drop(left);
             result.send_replace(Some(dialled));
         });
         Ok(dialling)
+    }
+}
+
+impl Slot {
+    /// Takes what an attempt ended with, and returns the connection that is left for it. One that was given up may end late: its
+    /// connection would run where nobody drives it.
+    fn end(&mut self, attempt: &Arc<RuntimeCheck>, dialled: &Result<Arc<Connection>>) -> Option<Arc<Connection>> {
+        let ended = self.dialling.take_if(|current| Arc::ptr_eq(&current.check, attempt));
+        match (ended, dialled) {
+            (Some(_), Ok(connection)) => self.current.replace(connection.clone()),
+            _ => None,
+        }
     }
 }
 
@@ -141,11 +167,70 @@ impl Dialling {
     }
 
     /// `None` if its runtime has ended or is not driven.
-    async fn result(mut self) -> Option<Result<Arc<Connection>>> {
+    async fn result(&self) -> Option<Result<Arc<Connection>>> {
+        let mut done = self.done.clone();
         tokio::select! {
             biased;
-            done = self.done.wait_for(Option::is_some) => done.ok()?.clone(),
+            done = done.wait_for(Option::is_some) => done.ok()?.clone(),
             () = self.check.undriven() => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    use tokio::net::TcpListener;
+    use tokio::runtime::{Builder, Runtime};
+    use tokio::task::coop::unconstrained;
+
+    use super::*;
+    use crate::config::PostgresConfig;
+
+    fn runtime() -> Runtime {
+        Builder::new_current_thread().enable_all().build().unwrap()
+    }
+
+    fn supervisor(port: u16) -> Supervisor {
+        let url = format!("postgres://app@127.0.0.1:{port}/app");
+        Supervisor::new(Arc::new(Dialer::new(PostgresConfig::from_url(&url).unwrap())))
+    }
+
+    fn poll_once(asked: impl Future<Output = Result<Arc<Connection>>>) -> Poll<Result<Arc<Connection>>> {
+        pin!(unconstrained(asked)).poll(&mut Context::from_waker(Waker::noop()))
+    }
+
+    #[test]
+    fn a_runtime_that_is_ending_makes_no_connection() {
+        let ended = runtime();
+        let handle = ended.handle().clone();
+        drop(ended);
+        let _within = handle.enter();
+        let Poll::Ready(Err(error)) = poll_once(supervisor(1).connection()) else {
+            panic!("it waits for a task that never runs");
+        };
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        assert!(error.to_string().contains("runtime is ending"), "{error}");
+    }
+
+    #[test]
+    fn an_attempt_on_an_idle_runtime_keeps_nobody_waiting() {
+        let (idle, driven) = (runtime(), runtime());
+        driven.block_on(async {
+            let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let supervisor = supervisor(server.local_addr().unwrap().port());
+            {
+                let _within = idle.enter();
+                assert!(poll_once(supervisor.connection()).is_pending());
+            }
+            let asked = supervisor.connection();
+            tokio::select! {
+                answered = asked => panic!("nobody answers: {answered:?}"),
+                accepted = server.accept() => drop(accepted.unwrap()),
+            }
+        });
     }
 }

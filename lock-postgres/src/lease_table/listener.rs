@@ -79,6 +79,8 @@ impl Listener {
         state.is_running = true;
         state.run += 1;
         let end = StopOnDrop(self.state.clone(), state.run);
+        // A runtime that shuts down drops the task at once, and `StopOnDrop` locks when it is dropped.
+        drop(state);
         let (listen, waits) = (format!("LISTEN \"{}\"", self.channel), Arc::downgrade(waits));
         runtime.spawn(async move {
             let end = end;
@@ -163,9 +165,23 @@ impl Drop for StopOnDrop {
 
 #[cfg(test)]
 mod tests {
+    use tokio::runtime::Builder;
     use tokio::time::advance;
 
     use super::*;
+    use crate::config::PostgresConfig;
+
+    #[test]
+    fn a_runtime_that_shuts_down_holds_up_nobody() {
+        let ended = Builder::new_current_thread().build().unwrap();
+        let handle = ended.handle().clone();
+        drop(ended);
+        let _within = handle.enter();
+        let config = PostgresConfig::from_url("postgres://app@127.0.0.1:1/app").unwrap();
+        let listener = Listener::new(Some(Arc::new(Dialer::new(config))));
+        listener.start(&Arc::default());
+        assert!(!listener.state.lock().is_running, "the next waiter starts it");
+    }
 
     #[tokio::test(start_paused = true)]
     async fn it_stays_for_those_who_wait_again_and_again() {
