@@ -216,7 +216,9 @@ pub(crate) async fn join(members: &Arc<Members>, nodes: &[usize]) -> Result<()> 
     let is_kept = std::mem::replace(&mut members.state.lock().is_kept, true);
     if !is_kept {
         let ended = members.ended.subscribe();
-        tokio::spawn(keep(members.clone(), ended));
+        // Made before the task is, which a runtime that shuts down drops.
+        let kept = Kept(members.clone(), *ended.borrow());
+        tokio::spawn(keep(kept, ended));
     }
     Ok(())
 }
@@ -226,21 +228,35 @@ pub(crate) async fn join(members: &Arc<Members>, nodes: &[usize]) -> Result<()> 
 async fn leave_marks(members: &Arc<Members>, nodes: &[usize]) {
     let mut taking = Vec::new();
     for node in nodes.iter().copied() {
-        let members = members.clone();
-        {
-            let mut state = members.state.lock();
-            if state.marks.iter().any(|mark| mark.node == node) || !state.asked.insert(node) {
-                continue;
-            }
-        }
+        let Some(asked) = Asked::begin(members, node) else {
+            continue;
+        };
         let backend = members.nodes[node].backend.clone();
         taking.push(tokio::spawn(async move {
             // Tried again at the next renewal.
-            let _ = members.take(node, &*backend).await;
-            members.state.lock().asked.remove(&node);
+            let _ = asked.0.take(node, &*backend).await;
+            drop(asked);
         }));
     }
     let _ = timeout(PATIENCE, join_all(taking)).await;
+}
+
+/// A node that is being asked for a mark, for as long as the value lives.
+struct Asked(Arc<Members>, usize);
+
+impl Asked {
+    /// `None` if it has one, or is being asked.
+    fn begin(members: &Arc<Members>, node: usize) -> Option<Self> {
+        let mut state = members.state.lock();
+        let has_mark = state.marks.iter().any(|mark| mark.node == node);
+        (!has_mark && state.asked.insert(node)).then(|| Self(members.clone(), node))
+    }
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        self.0.state.lock().asked.remove(&self.1);
+    }
 }
 
 /// Looks at the marks of others, and notes what they mean. Until every node has answered, the keeper looks again, and what was found
@@ -295,15 +311,15 @@ fn unanswered() -> Error {
 }
 
 /// Renews the marks until nobody wants them any more.
-async fn keep(members: Arc<Members>, mut ended: watch::Receiver<u64>) {
-    let _kept = Kept(members.clone(), *ended.borrow());
+async fn keep(kept: Kept, mut ended: watch::Receiver<u64>) {
+    let members = &kept.0;
     loop {
         tokio::select! {
             biased;
             _ = ended.changed() => break,
             () = sleep(members.ttl / 3) => {}
         }
-        renew(&members).await;
+        renew(members).await;
     }
     // Unless the process has begun anew meanwhile.
     if !members.state.lock().is_wanted {
@@ -357,5 +373,43 @@ impl fmt::Debug for Members {
         f.debug_struct("Members")
             .field("own", &self.own)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
+    use lock_core::MemoryBackend;
+    use tokio::runtime::Builder;
+
+    use super::*;
+    use crate::protocol::Known;
+
+    #[test]
+    fn a_runtime_that_shuts_down_leaves_the_marks_to_the_next() {
+        let runtime = || Builder::new_current_thread().enable_time().build().unwrap();
+        let known = Arc::new(Mutex::new(Known::new(3)));
+        let nodes: Arc<[Node]> = (0..3)
+            .map(|number| Node::new(Arc::new(MemoryBackend::new()), number, &known))
+            .collect();
+        let members = Members::new(&nodes, None, None);
+        let ended = runtime();
+        let handle = ended.handle().clone();
+        drop(ended);
+        {
+            let _within = handle.enter();
+            let joining = pin!(join(&members, &[0, 1, 2]));
+            assert!(joining.poll(&mut Context::from_waker(Waker::noop())).is_ready());
+        }
+        let marks = || members.state.lock().marks.len();
+        assert_eq!(marks(), 0, "its tasks ran");
+        runtime().block_on(async {
+            join(&members, &[0, 1, 2]).await.unwrap();
+            assert_eq!(marks(), 3);
+            assert!(members.state.lock().is_kept);
+        });
+        assert!(!members.state.lock().is_kept, "its task has gone with its runtime");
     }
 }
