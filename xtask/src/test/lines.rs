@@ -65,7 +65,7 @@ fn in_two_lines(steps: Vec<Step>, beside: Vec<Step>, done: Vec<Run>, runner: &im
                     // Not before the programs are built: both would wait for cargo's lock. It ends with the sender.
                     let _ = begin.recv();
                     let steps = beside.into_iter().map(|mut step| {
-                        step.yields = !waits.load(Ordering::Relaxed);
+                        step.yields = step.edition.is_none() && !waits.load(Ordering::Relaxed);
                         step
                     });
                     second_line(steps, passed, runner, |run| {

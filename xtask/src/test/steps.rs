@@ -23,7 +23,7 @@ pub(crate) struct Step {
     pub(crate) needs: Option<&'static str>,
     /// Whether it runs beside the tests and what follows them.
     pub(crate) beside: bool,
-    /// Whether it yields to what runs beside it.
+    /// Whether it yields to what runs beside it. Tests on servers do not: that would disturb their clocks.
     pub(crate) yields: bool,
     /// Whether nothing may run beside it.
     pub(crate) alone: bool,
@@ -104,9 +104,8 @@ pub(crate) fn all() -> Vec<Step> {
             .with(MANY_THREADS)
             .needs("build tests"),
     ];
-    steps.extend(built_beside());
+    steps.extend(beside());
     steps.push(step("doctests", Kind::Test, &format!("test {ALL} --doc --no-fail-fast")).needs("build tests"));
-    steps.extend(Edition::EXTRA.map(on_edition));
     steps.extend([
         // Their processes mostly wait. With more at a time, a busy machine would disturb their faults.
         step(
@@ -141,8 +140,8 @@ pub(crate) fn thorough() -> Vec<Step> {
     steps
 }
 
-/// What is built, checked or computed without servers and clocks, and is not needed by the first tests.
-fn built_beside() -> Vec<Step> {
+/// What the first tests do not need. What only computes comes last, and runs beside torture, whose processes mostly wait.
+fn beside() -> Vec<Step> {
     let mut steps = vec![
         step(
             "build torture",
@@ -175,7 +174,8 @@ fn built_beside() -> Vec<Step> {
         Kind::Build,
         "check --package polylock-cli --no-default-features",
     ));
-    // Last: while cargo builds, steps of the first line would wait for its lock.
+    // Now that cargo has built everything: meanwhile steps of the first line would wait for its lock.
+    steps.extend(Edition::EXTRA.map(on_edition));
     steps.push(races("races", Kind::Test, "").needs("build races"));
     let models = format!("test {ALL} --test models --no-fail-fast");
     steps.push(step("models", Kind::Torture, &models).needs("build torture"));
