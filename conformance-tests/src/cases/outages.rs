@@ -259,16 +259,16 @@ pub(crate) async fn cancelled_acquires_do_not_prolong_an_outage(cx: &Cx) -> Verd
     let mut tasks = JoinSet::new();
     for task in 0..CROWD {
         let (client, mut ask) = (client.clone(), ask.clone());
-        ask.name = format!("{task}/after");
+        ask.name = new(task);
         tasks.spawn(async move {
             let acquired = client.acquire(&ask).await.or_fail("acquire after an outage")?;
-            let guard = acquired.ok_or_else(|| Stop::assertion("a new lock was busy"))?;
-            guard.released().await
+            // Released in the background: on a slow machine, behind hundreds of requests, that takes longer than a call may.
+            acquired.map(drop).ok_or_else(|| Stop::assertion("a new lock was busy"))
         });
     }
     let granted = cx.soon("as many new locks, once the server answers", tasks.join_all());
     granted.await?.into_iter().collect::<Verdict>()?;
-    let names = (0..CROWD).flat_map(|task| (0..CANCELS).map(move |round| cancelled(task, round)));
+    let names = (0..CROWD).flat_map(|task| (0..CANCELS).map(move |round| cancelled(task, round)).chain([new(task)]));
     let free = async {
         for name in names {
             while cx.is_held(&name).await? {
@@ -277,7 +277,11 @@ pub(crate) async fn cancelled_acquires_do_not_prolong_an_outage(cx: &Cx) -> Verd
         }
         Ok(())
     };
-    cx.soon("the cancelled acquires to be undone", free).await?
+    cx.soon("all of them to be undone or released", free).await?
+}
+
+fn new(task: usize) -> String {
+    format!("{task}/new")
 }
 
 fn cancelled(task: usize, round: usize) -> String {
