@@ -23,10 +23,10 @@ pub(crate) async fn a_call_on_an_ending_runtime_returns(cx: &RawCx) -> Verdict {
     let (called, asked) = (client.clone(), request.clone());
     thread::spawn(move || {
         let calls = calls_on_an_ended_runtime(&called, &asked);
-        // Nobody waits any longer than for its patience.
+        // If this takes longer than the case waits, nobody receives it.
         let _ = has_returned.send(calls);
     });
-    // As long as it lasts, it has a thread for itself: a paused clock would not wait for it.
+    // Blocks this thread: a paused clock would not wait for the other one.
     let calls = returned.recv_timeout(cx.patience());
     calls.map_err(|_| Stop::assertion("a call on a runtime that has ended does not return"))??;
     cx.abandoned(&client, &request).await?;
