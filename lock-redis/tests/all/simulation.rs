@@ -52,6 +52,7 @@ async fn no_rule_is_broken_whatever_fails() {
         all.upgrades > 10 && all.downgrades > 10 && all.readers_together > 3,
         "{all:?}"
     );
+    assert!(all.passes > 100, "{all:?}");
     assert!(
         all.idle < 5_000 * MS,
         "{all:?}: a name was free, and a waiter that runs did not get it"

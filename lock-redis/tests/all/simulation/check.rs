@@ -43,6 +43,15 @@ impl Watch {
         self.beliefs.get(&request).is_some_and(|end| *end > now)
     }
 
+    /// A hold was passed on with this token, which is larger than all before.
+    pub(crate) fn note_passed(&mut self, token: u64) -> Result<(), Broken> {
+        if token <= self.last_token {
+            return Err(format!("passed on with token {token} after {}", self.last_token));
+        }
+        self.last_token = token;
+        Ok(())
+    }
+
     pub(crate) fn prolong(&mut self, request: usize, ends: Time) {
         let end = self.beliefs.entry(request).or_insert(ends);
         *end = ends.max(*end);

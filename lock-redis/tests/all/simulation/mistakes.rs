@@ -5,7 +5,7 @@ use super::run;
 use crate::support::scripts::{Mistake, Scripts};
 
 /// What is wrong, the text that is replaced and by what, and the plan that finds it out.
-const MISTAKES: [(&str, Mistake, &str); 22] = [
+const MISTAKES: [(&str, Mistake, &str); 24] = [
     (
         "a reader does not look at the queue, so that writers starve",
         wrong(
@@ -140,6 +140,16 @@ const MISTAKES: [(&str, Mistake, &str); 22] = [
             "true",
         ),
         "hangs",
+    ),
+    (
+        "a grant at once keeps no tokens for passes",
+        wrong("last_reserved", "tens + 1, ones + 6", "tens, ones"),
+        "passes and a clock set back",
+    ),
+    (
+        "a grant keeps no tokens for passes",
+        wrong("next_token", "tonumber(token) + RESERVED", "tonumber(token)"),
+        "passes and a clock set back",
     ),
     (
         "a reader's token is not new",

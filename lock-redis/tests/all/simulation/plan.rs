@@ -19,6 +19,8 @@ pub(crate) struct Plan {
     pub(crate) thinks: &'static [i64],
     pub(crate) gives_up: bool,
     pub(crate) downgrades: f64,
+    /// How often an exclusive hold goes to the next task of its process instead of ending.
+    pub(crate) passes: f64,
     pub(crate) crashes: f64,
     pub(crate) hangs: f64,
     /// How often the server's clock is set back, by a second up to an hour.
@@ -80,6 +82,7 @@ const CALM: Plan = Plan {
     thinks: &[0, 1, 5, 50],
     gives_up: false,
     downgrades: 0.0,
+    passes: 0.0,
     crashes: 0.0,
     hangs: 0.0,
     steps_back: 0.0,
@@ -107,7 +110,7 @@ const ORDERED: Plan = Plan {
     ..CALM
 };
 
-pub(crate) const PLANS: [Plan; 22] = [
+pub(crate) const PLANS: [Plan; 23] = [
     Plan {
         name: "readers in order",
         ..ORDERED
@@ -207,6 +210,15 @@ pub(crate) const PLANS: [Plan; 22] = [
         name: "a clock set back",
         modes: Modes::All,
         downgrades: 0.3,
+        steps_back: 0.005,
+        hangs: 0.0,
+        ..FAULTY
+    },
+    Plan {
+        name: "passes and a clock set back",
+        modes: Modes::Readers(60),
+        passes: 0.5,
+        downgrades: 0.1,
         steps_back: 0.005,
         hangs: 0.0,
         ..FAULTY

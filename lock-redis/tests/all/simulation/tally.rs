@@ -15,6 +15,7 @@ pub(crate) struct Tally {
     pub(crate) steps_back: u64,
     pub(crate) upgrades: u64,
     pub(crate) downgrades: u64,
+    pub(crate) passes: u64,
     /// The longest for which a waiter ran and nobody had the name.
     pub(crate) idle: Time,
 }
@@ -31,6 +32,7 @@ impl Tally {
         self.steps_back += other.steps_back;
         self.upgrades += other.upgrades;
         self.downgrades += other.downgrades;
+        self.passes += other.passes;
         self.idle = self.idle.max(other.idle);
     }
 }

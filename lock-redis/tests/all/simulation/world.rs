@@ -7,9 +7,12 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
 
+use lock_core::FencingToken;
+
 use super::check::Watch;
 use super::plan::Plan;
 use super::tally::Tally;
+use crate::support::last_reserved;
 use crate::support::link::Reply;
 use crate::support::scripts::Scripts;
 
@@ -65,7 +68,10 @@ pub(crate) struct Request {
     turn: u64,
     /// A message that came while it asked: the answer may be older.
     heard: Time,
+    /// That of its grant.
     pub(crate) token: Option<u64>,
+    /// How often the hold was passed on since, each time with the next token.
+    passes: u64,
 }
 
 impl Request {
@@ -75,6 +81,13 @@ impl Request {
             Some(token) if self.mode.starts_with('x') => format!("{} {token} {}", self.id, self.ttl),
             _ => self.id.clone(),
         }
+    }
+
+    /// The next of the tokens that its grant reserved, if one is left.
+    fn next_reserved(&self) -> Option<u64> {
+        let granted = FencingToken::new(self.token?).expect("a token");
+        let next = granted.as_u64() + self.passes + 1;
+        (next <= last_reserved(granted)).then_some(next)
     }
 
     /// True of every other one: it goes out together with others.
@@ -303,7 +316,7 @@ impl<'a> World<'a> {
                 }
             }
             Event::Renew(request) if self.still_holds(request) => self.send(Script::Renew, request),
-            Event::Release(request) if self.still_holds(request) => self.release(request),
+            Event::Release(request) if self.still_holds(request) => return self.release(request),
             Event::TooLate(request) if matches!(self.requests[request].stage, Stage::Asks | Stage::Sleeps) => {
                 self.give_up(request);
             }

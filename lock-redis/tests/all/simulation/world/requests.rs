@@ -41,6 +41,7 @@ impl World<'_> {
             turn: 0,
             heard: Time::MAX,
             token: None,
+            passes: 0,
         });
         self.requests.len() - 1
     }
@@ -175,10 +176,17 @@ impl World<'_> {
         self.finish(request, true);
     }
 
-    pub(super) fn release(&mut self, request: usize) {
+    pub(super) fn release(&mut self, request: usize) -> Result<(), Broken> {
         let Request { process, ttl, .. } = self.requests[request];
         let mode = self.requests[request].mode.clone();
-        if mode == "x" && !self.processes[process].is_old && self.chance(self.plan.downgrades) {
+        let may_change = mode == "x" && !self.processes[process].is_old;
+        if may_change
+            && self.chance(self.plan.passes)
+            && let Some(token) = self.requests[request].next_reserved()
+        {
+            return self.pass(request, token);
+        }
+        if may_change && self.chance(self.plan.downgrades) {
             self.tally.downgrades += 1;
             // From now on it relies on no more than that.
             "s".clone_into(&mut self.requests[request].mode);
@@ -196,6 +204,17 @@ impl World<'_> {
             self.requests[request].stage = Stage::Done;
             self.finish(request, true);
         }
+        Ok(())
+    }
+
+    /// Another task of the process goes on with the hold and this token. Nobody asks the server.
+    fn pass(&mut self, request: usize, token: u64) -> Result<(), Broken> {
+        self.requests[request].passes += 1;
+        self.tally.passes += 1;
+        self.watch.note_passed(token)?;
+        let after = self.one_of(self.plan.holds);
+        self.at(after, Event::Release(request));
+        Ok(())
     }
 
     /// The request is over, and another one begins a little later.
