@@ -103,7 +103,7 @@ macro_rules! __for_each_mutant {
             mutant_sending_without_a_connection SendingWithoutAConnection nothing_is_undone_that_was_never_sent;
             /// A dropped acquire counts as under way for ever, so that nobody can repeat it.
             mutant_dropped_acquire_is_under_way DroppedAcquireIsUnderWay an_acquire_dropped_half_way_can_be_repeated;
-            /// An abandon spawns what connects, and spawns it anew as long as it is gone at once (polylock's own, on PostgreSQL).
+            /// An abandon connects in a task, and spawns another one whenever the runtime drops it (lock-postgres, before it had this case).
             mutant_connects_without_end ConnectsWithoutEnd a_call_on_an_ending_runtime_returns;
             /// While a waiter's connection is down, its caller still gets the server's last word: the name is taken.
             mutant_outage_is_not_reported OutageIsNotReported a_wait_ends_in_an_outage;

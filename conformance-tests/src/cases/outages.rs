@@ -259,16 +259,20 @@ pub(crate) async fn cancelled_acquires_do_not_prolong_an_outage(cx: &Cx) -> Verd
     let mut tasks = JoinSet::new();
     for task in 0..CROWD {
         let (client, mut ask) = (client.clone(), ask.clone());
-        ask.name = new(task);
+        ask.name = new_name(task);
         tasks.spawn(async move {
             let acquired = client.acquire(&ask).await.or_fail("acquire after an outage")?;
-            // Released in the background: on a slow machine, behind hundreds of requests, that takes longer than a call may.
+            // Not awaited: on a slow machine, a release behind hundreds of requests takes longer than its call waits.
             acquired.map(drop).ok_or_else(|| Stop::assertion("a new lock was busy"))
         });
     }
     let granted = cx.soon("as many new locks, once the server answers", tasks.join_all());
     granted.await?.into_iter().collect::<Verdict>()?;
-    let names = (0..CROWD).flat_map(|task| (0..CANCELS).map(move |round| cancelled(task, round)).chain([new(task)]));
+    let names = (0..CROWD).flat_map(|task| {
+        (0..CANCELS)
+            .map(move |round| cancelled(task, round))
+            .chain([new_name(task)])
+    });
     let free = async {
         for name in names {
             while cx.is_held(&name).await? {
@@ -280,7 +284,7 @@ pub(crate) async fn cancelled_acquires_do_not_prolong_an_outage(cx: &Cx) -> Verd
     cx.soon("all of them to be undone or released", free).await?
 }
 
-fn new(task: usize) -> String {
+fn new_name(task: usize) -> String {
     format!("{task}/new")
 }
 

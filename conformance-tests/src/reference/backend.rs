@@ -278,7 +278,7 @@ impl DistributedLock for ReferenceBackend {
     }
 }
 
-/// Spawns tasks until one of them is not gone at once.
+/// Spawns tasks until the runtime keeps one.
 fn connect_in_a_task() {
     loop {
         let task = tokio::spawn(pending::<()>());
@@ -286,6 +286,7 @@ fn connect_in_a_task() {
             task.abort();
             return;
         }
+        // A runtime that drops its tasks has no timers any more. Nothing ends this thread: it uses no processor meanwhile.
         thread::sleep(LOOK_AGAIN);
     }
 }

@@ -69,7 +69,7 @@ impl Shared {
         if let Ok(runtime) = Handle::try_current()
             && let Some(running) = self.next_running()
         {
-            // Without the lock: a runtime that shuts down drops the task at once, and `Running` locks when it is dropped.
+            // Without the lock: a runtime that shuts down drops the task within `spawn`, and the drop of `Running` takes it.
             runtime.spawn(async move { running.run().await });
         }
         let state = self.sleeper.0.lock();
@@ -80,7 +80,7 @@ impl Shared {
         }
     }
 
-    /// The next task to sleep, if none does and it is time.
+    /// What the next task that sleeps runs. `None` if there is such a task, or if it is too early for another one.
     fn next_running(self: &Arc<Self>) -> Option<Running> {
         let mut state = self.sleeper.0.lock();
         let is_due = !state.is_running && state.pause_until.is_none_or(|until| until <= Instant::now());

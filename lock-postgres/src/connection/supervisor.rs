@@ -57,7 +57,7 @@ impl Supervisor {
     /// The connection. Returns at once if it is there.
     ///
     /// # Errors
-    /// Those of the [`Dialer`], as not executed.
+    /// Those of the [`Dialer`], and [`ErrorKind::Unavailable`] on a runtime that is shutting down; all as not executed.
     ///
     /// # Cancel safety
     /// May be dropped at any point.
@@ -78,7 +78,7 @@ impl Supervisor {
                 return dialled;
             }
             if dialling.check.is_here() {
-                let what = "the tokio runtime is ending, so no connection to PostgreSQL can be made in it";
+                let what = "the tokio runtime is shutting down, so no connection to PostgreSQL can be made on it";
                 return Err(Error::new(ErrorKind::Unavailable, what).not_executed());
             }
             self.give_up(&dialling);
@@ -127,13 +127,13 @@ impl Supervisor {
         };
         slot.dialling = Some(dialling.clone());
         let earliest = slot.begun.map(|begun| begun + DIAL_SPACING);
-        slot.begun = Some(earliest.map_or_else(Instant::now, |earliest| earliest.max(Instant::now())));
         let (dialer, shared) = (self.dialer.clone(), self.slot.clone());
         runtime.spawn(async move {
             let dial = async {
                 if let Some(earliest) = earliest {
                     sleep_until(earliest).await;
                 }
+                shared.lock().begun = Some(Instant::now());
                 catch(dialer.dial()).await
             };
             let dialled = check.watch(dial).await.unwrap_or_else(|panic| {
@@ -204,16 +204,18 @@ mod tests {
     }
 
     #[test]
-    fn a_runtime_that_is_ending_makes_no_connection() {
+    fn a_runtime_that_shuts_down_makes_no_connection() {
         let ended = runtime();
         let handle = ended.handle().clone();
         drop(ended);
         let _within = handle.enter();
-        let Poll::Ready(Err(error)) = poll_once(supervisor(1).connection()) else {
+        let supervisor = supervisor(1);
+        let Poll::Ready(Err(error)) = poll_once(supervisor.connection()) else {
             panic!("it waits for a task that never runs");
         };
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
-        assert!(error.to_string().contains("runtime is ending"), "{error}");
+        assert!(error.to_string().contains("runtime is shutting down"), "{error}");
+        assert_eq!(supervisor.slot.lock().begun, None, "the next one would be put off");
     }
 
     #[test]

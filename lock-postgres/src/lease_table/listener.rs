@@ -79,7 +79,7 @@ impl Listener {
         state.is_running = true;
         state.run += 1;
         let end = StopOnDrop(self.state.clone(), state.run);
-        // A runtime that shuts down drops the task at once, and `StopOnDrop` locks when it is dropped.
+        // A runtime that shuts down drops the task within `spawn`, and the drop of `StopOnDrop` takes this lock.
         drop(state);
         let (listen, waits) = (format!("LISTEN \"{}\"", self.channel), Arc::downgrade(waits));
         runtime.spawn(async move {

@@ -174,7 +174,7 @@ fn beside() -> Vec<Step> {
         Kind::Build,
         "check --package polylock-cli --no-default-features",
     ));
-    // Now that cargo has built everything: meanwhile steps of the first line would wait for its lock.
+    // After all that cargo builds here: while it builds, steps of the first line wait for its lock.
     steps.extend(Edition::EXTRA.map(on_edition));
     steps.push(races("races", Kind::Test, "").needs("build races"));
     let models = format!("test {ALL} --test models --no-fail-fast");

@@ -3,11 +3,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use lock_core::FencingToken;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
-
-use lock_core::FencingToken;
 
 use super::check::Watch;
 use super::plan::Plan;
