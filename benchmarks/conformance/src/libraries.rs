@@ -1,7 +1,7 @@
 //! The libraries: what each claims, where it says so, and how its clients are started.
 
 use benchmarks_programs::{Profile, Program};
-use testbed::{Edition, MariaDb, Redis, Server, ZooKeeper};
+use testbed::{Edition, MariaDb, Postgres, Redis, Server, ZooKeeper};
 
 pub(crate) use self::list::ALL;
 
@@ -59,10 +59,11 @@ impl Library {
                 let binary = match store {
                     Store::Redis(_) => "conformance-redis",
                     Store::MySql => "conformance-mysql",
+                    Store::Postgres => "conformance-postgres",
                     Store::ZooKeeper => "conformance-zookeeper",
                 };
                 // With the features of all, so that they share what is built.
-                benchmarks_programs::rust(binary, "redis,mysql,zookeeper", Profile::Debug).await
+                benchmarks_programs::rust(binary, "redis,mysql,postgres,zookeeper", Profile::Debug).await
             }
         }
     }
@@ -71,6 +72,7 @@ impl Library {
         let server = match self.store {
             Store::Redis(_) => Redis::new().start().await,
             Store::MySql => MariaDb::new().edition(Edition::MySql9).start().await,
+            Store::Postgres => Postgres::new().start().await,
             Store::ZooKeeper => ZooKeeper::new().start().await,
         };
         server.map_err(|error| error.to_string())

@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
+use hmac::{Hmac, KeyInit, Mac};
 use lock_core::backend::{HolderStatus, LockStatus};
 use lock_core::{Error, ErrorKind, Result};
 use redis::aio::MultiplexedConnection;
+use sha2::Sha256;
 use sqlx::{Connection, MySqlConnection};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio_postgres::NoTls;
 use zookeeper_client::Client;
 
 /// How a library stores its locks at the server behind this URL.
@@ -26,6 +29,8 @@ pub(crate) enum Store {
     ZooKeeper,
     /// A named lock of MySQL.
     MySql,
+    /// An advisory lock of PostgreSQL, whose key sqlx derives from the name.
+    Postgres,
 }
 
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -34,7 +39,7 @@ impl View {
     /// What the library is given as the name.
     pub(crate) fn full_name(&self, namespace: &str, name: &str) -> String {
         match self.store {
-            Store::Redis(_) => format!("{namespace}:{name}"),
+            Store::Redis(_) | Store::Postgres => format!("{namespace}:{name}"),
             // distributed-lock-mysql adds a hash to names of other characters, and lengths.
             Store::MySql => letters(&format!("{namespace}:{name}")),
             Store::ZooKeeper => format!("/{namespace}/{name}"),
@@ -49,6 +54,7 @@ impl View {
                 Store::Redis(prefix) => self.redis_status(&format!("{prefix}{name}")).await.map_err(unavailable),
                 Store::ZooKeeper => self.zookeeper_status(&name).await.map_err(unavailable),
                 Store::MySql => self.mysql_status(&name).await.map_err(unavailable),
+                Store::Postgres => self.postgres_status(&name).await.map_err(unavailable),
             }
         });
         looked.await.map_err(unavailable)?
@@ -83,6 +89,15 @@ impl View {
                 let holder = holder.expect("somebody holds it");
                 let kill = sqlx::AssertSqlSafe(format!("KILL {holder}"));
                 sqlx::raw_sql(kill).execute(&mut mysql).await.expect("kill the session");
+            }
+            Store::Postgres => {
+                let postgres = self.postgres().await.expect("connect to PostgreSQL");
+                let session = session(&postgres, &name).await.expect("ask who holds it");
+                let session = session.expect("somebody holds it");
+                // With a time limit, it returns whether the session has ended.
+                let end = "SELECT pg_terminate_backend($1,10000)";
+                let ended = postgres.query_one(end, &[&session]).await.expect("end the session");
+                assert!(ended.get::<_, bool>(0), "the holder's session does not end");
             }
         }
     }
@@ -121,6 +136,12 @@ impl View {
                 version
                     .map(|version: String| format!("MySQL {}", version.split('-').next().unwrap_or_default()))
                     .map_err(|error| error.to_string())
+            }
+            Store::Postgres => {
+                let postgres = self.postgres().await.map_err(|error| error.to_string())?;
+                let version = postgres.query_one("SHOW server_version", &[]).await;
+                let version: String = version.map_err(|error| error.to_string())?.get(0);
+                Ok(format!("PostgreSQL {}", version.split(' ').next().unwrap_or_default()))
             }
         }
     }
@@ -173,11 +194,55 @@ impl View {
             None => LockStatus::free(),
         })
     }
+
+    async fn postgres(&self) -> std::result::Result<tokio_postgres::Client, tokio_postgres::Error> {
+        let (client, connection) = tokio_postgres::connect(&self.url, NoTls).await?;
+        // It ends with the client.
+        tokio::spawn(connection);
+        Ok(client)
+    }
+
+    async fn postgres_status(&self, name: &str) -> std::result::Result<LockStatus, tokio_postgres::Error> {
+        let postgres = self.postgres().await?;
+        let session = session(&postgres, name).await?;
+        Ok(match session {
+            Some(_) => LockStatus::held(HolderStatus::new()),
+            None => LockStatus::free(),
+        })
+    }
 }
 
 async fn holder(mysql: &mut MySqlConnection, name: &str) -> sqlx::Result<Option<u64>> {
     let ask = sqlx::query_scalar("SELECT CAST(IS_USED_LOCK(?) AS UNSIGNED)");
     ask.bind(name).fetch_one(mysql).await
+}
+
+/// The server's process whose session holds the name.
+async fn session(
+    postgres: &tokio_postgres::Client,
+    name: &str,
+) -> std::result::Result<Option<i32>, tokio_postgres::Error> {
+    // `objsubid` is 1 for a key of 64 bits.
+    let ask = "SELECT pid FROM pg_locks WHERE locktype='advisory' AND objsubid=1 AND granted \
+               AND (classid::bigint<<32)|objid::bigint=$1";
+    let row = postgres.query_opt(ask, &[&advisory_key(name)]).await?;
+    Ok(row.map(|row| row.get(0)))
+}
+
+/// The key that `PgAdvisoryLock::new` of sqlx derives from the name: 64 bits of HKDF, RFC 5869, without a salt.
+fn advisory_key(name: &str) -> i64 {
+    let extracted = hmac(&[], &[name.as_bytes()]);
+    let expanded = hmac(&extracted, &[b"SQLx (Rust) Postgres advisory lock", &[1]]);
+    let (key, _) = expanded.split_first_chunk().expect("32 bytes");
+    i64::from_le_bytes(*key)
+}
+
+fn hmac(key: &[u8], parts: &[&[u8]]) -> [u8; 32] {
+    let mut hmac = Hmac::<Sha256>::new_from_slice(key).expect("a key may have any length");
+    for part in parts {
+        hmac.update(part);
+    }
+    hmac.finalize().into_bytes().into()
 }
 
 /// Two letters for each byte.
@@ -195,4 +260,17 @@ fn sequence(node: &str) -> u64 {
 fn unavailable(error: impl std::error::Error) -> Error {
     let error = error.to_string();
     Error::new(ErrorKind::Unavailable, error.clone()).with_source(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_key_of_an_advisory_lock_is_that_of_the_documentation_of_sqlx() {
+        assert_eq!(
+            advisory_key("my first Postgres advisory lock!"),
+            -5_560_419_505_042_474_287
+        );
+    }
 }

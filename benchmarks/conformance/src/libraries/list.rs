@@ -308,6 +308,40 @@ pub(crate) const ALL: &[Library] = &[
         settings: "`keepalive_cadence` 1 s (the default is none): without it a lost connection is not noticed",
     },
     Library {
+        name: "sqlx",
+        lock: "PgAdvisoryLock",
+        language: Language::Rust,
+        store: Store::Postgres,
+        claims: &[
+            (
+                Answers,
+                "`release_now`: \"Immediately release the held advisory lock instead of when the connection is next used\"",
+            ),
+            (
+                Tries,
+                "`try_acquire`: \"returning immediately if the lock could not be acquired\"",
+            ),
+            (Waits, "`acquire`: \"waiting until the lock is acquired\""),
+            (
+                Cancels,
+                "`acquire`: \"This method is cancel safe\"; `try_acquire` is not",
+            ),
+            (
+                Tells,
+                "`release_now`: \"An error should only be returned if there is something wrong with the connection, in which case the lock will be automatically released by the connection closing anyway\"",
+            ),
+            (
+                AnyName,
+                "`new`: \"using the given string as a key\", from which it derives the server's key of 64 bits",
+            ),
+            (
+                Outage,
+                "`try_acquire`: \"The connection is returned if the lock could not be acquired\"; `test_before_acquire` of the pool: \"the health of a connection will be verified\"",
+            ),
+        ],
+        settings: "a connection of a `PgPool` for each acquire; `max_connections` 100 (the default is 10), since an acquire that waits has one, too; `release_now`, as a dropped guard releases when its connection is used again",
+    },
+    Library {
         name: "zookeeper-client",
         lock: "Client::lock",
         language: Language::Rust,
