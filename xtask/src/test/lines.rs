@@ -1,13 +1,12 @@
-//! In which order the steps run: one after another, and some of them in a second line, beside the first.
+//! In which order the steps run: first one after another, then in several lines side by side, and last one after another again.
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Receiver};
+use std::sync::{Condvar, Mutex, MutexGuard};
 use std::thread;
 use std::time::Instant;
 
 use super::run::{Outcome, Run};
-use super::steps::{Kind, LONGEST, Step};
+use super::steps::{Kind, Line, SUITE, Step};
 
 /// What is done with one step.
 pub(crate) trait Runs: Sync {
@@ -20,18 +19,17 @@ pub(crate) trait Runs: Sync {
 
 /// Runs them all, after those of `done`.
 pub(crate) fn run(steps: Vec<Step>, done: Vec<Run>, runner: &impl Runs) -> Vec<Run> {
-    let (beside, mut steps): (Vec<Step>, Vec<Step>) = steps.into_iter().partition(|step| step.beside);
-    let first_alone = steps.iter().position(|step| step.alone).unwrap_or(steps.len());
-    let alone = steps.split_off(first_alone);
-    let mut runs = in_two_lines(steps, beside, done, runner);
-    // Not before: the second line would run beside it.
-    runs = runs.into_iter().map(|run| runner.again(run)).collect();
+    let (alone, steps): (Vec<Step>, Vec<Step>) = steps.into_iter().partition(|step| step.line == Line::Alone);
+    // Not before: the other lines would run beside it.
+    let mut runs: Vec<Run> = in_lines(steps, done, runner)
+        .into_iter()
+        .map(|run| runner.again(run))
+        .collect();
     for step in alone {
-        let run = unless_senseless(
-            step,
-            |needed| passed(&runs, needed),
-            |step| runner.run(step, &mut || {}),
-        );
+        let run = match step.needs {
+            Some(needed) if !passed(&runs, needed) => senseless(step, needed),
+            _ => runner.run(step, &mut || {}),
+        };
         runs.push(runner.again(run));
     }
     runs
@@ -43,127 +41,150 @@ pub(crate) fn passed(runs: &[Run], name: &str) -> bool {
         .any(|run| run.name == name && run.outcome == Outcome::Passed)
 }
 
-/// The second line begins with the longest step of the first, and is waited for.
-fn in_two_lines(steps: Vec<Step>, beside: Vec<Step>, done: Vec<Run>, runner: &impl Runs) -> Vec<Run> {
-    let waits = AtomicBool::new(false);
-    let mut first = FirstLine {
-        runs: done,
-        beside: None,
-        waits: &waits,
-    };
-    let mut beside = Some(beside);
-    thread::scope(|scope| {
+fn senseless(step: Step, needed: &'static str) -> Run {
+    Run::left_out(step.name, step.kind, step.line, Outcome::Senseless(needed))
+}
+
+/// The other lines begin with the suite, and are waited for.
+fn in_lines(steps: Vec<Step>, done: Vec<Run>, runner: &impl Runs) -> Vec<Run> {
+    let board = &Board::new(&steps, done);
+    let first_ended = thread::scope(|scope| {
+        let mut lines = Line::SIDE_BY_SIDE.map(|line| (line, Vec::new()));
         for step in steps {
-            let (begun, begin) = mpsc::channel::<()>();
-            let mut second = None;
-            if let Some(beside) = beside.take_if(|_| step.name == LONGEST) {
-                let (sender, ended) = mpsc::channel();
-                second = Some(ended);
-                let passed = first.passed_so_far();
-                let waits = &waits;
-                scope.spawn(move || {
-                    // Not before the programs are built: both would wait for cargo's lock. It ends with the sender.
-                    let _ = begin.recv();
-                    let steps = beside.into_iter().map(|mut step| {
-                        step.yields = step.edition.is_none() && !waits.load(Ordering::Relaxed);
-                        step
-                    });
-                    second_line(steps, passed, runner, |run| {
-                        // The first line takes them all, unless it panics.
-                        let _ = sender.send(run);
-                    });
-                });
-            }
-            let mut begun = Some(begun);
-            let run = unless_senseless(
-                step,
-                |needed| first.passed(needed),
-                |step| runner.run(step, &mut || drop(begun.take())),
-            );
-            // Also where it never began.
-            drop(begun);
-            first.runs.push(run);
-            if second.is_some() {
-                first.beside = second;
-            }
+            let line = lines.iter_mut().find(|(line, _)| *line == step.line);
+            line.expect("those that run alone are not among them").1.push(step);
         }
-        first.wait();
+        let [(_, first), others @ ..] = lines;
+        for (line, steps) in others {
+            scope.spawn(move || {
+                drop(board.wait_until(|state| state.begun));
+                board.run(line, steps, runner);
+            });
+        }
+        board.run(Line::First, first, runner);
+        Instant::now()
     });
-    first.runs
+    let mut runs = std::mem::take(&mut board.state().runs);
+    runs.push(Run::done(
+        "waiting for what runs beside",
+        Kind::Wait,
+        first_ended.elapsed(),
+    ));
+    runs
 }
 
-fn second_line(
-    steps: impl Iterator<Item = Step>,
-    mut passed: HashSet<String>,
-    runner: &impl Runs,
-    mut ended: impl FnMut(Run),
-) {
-    for step in steps {
-        let run = unless_senseless(
-            step,
-            |needed| passed.contains(needed),
-            |step| runner.run(step, &mut || {}),
-        );
-        if run.outcome == Outcome::Passed {
-            passed.insert(run.name.clone());
-        }
-        ended(run);
-    }
+/// What the lines know of each other.
+struct Board {
+    state: Mutex<State>,
+    changed: Condvar,
 }
 
-/// Runs the step, unless the one that it needs did not pass.
-fn unless_senseless(step: Step, passed: impl FnOnce(&str) -> bool, run: impl FnOnce(Step) -> Run) -> Run {
-    match step.needs {
-        Some(needed) if !passed(needed) => {
-            let mut run = Run::left_out(step.name, step.kind, Outcome::Senseless(needed));
-            run.beside = step.beside;
-            run
-        }
-        _ => run(step),
-    }
-}
-
-struct FirstLine<'a> {
-    /// What has ended, of both lines.
+struct State {
+    /// What has ended, in all lines.
     runs: Vec<Run>,
-    /// What ends in the second line, once it has begun.
-    beside: Option<Receiver<Run>>,
-    /// Whether it waits for the second line.
-    waits: &'a AtomicBool,
+    /// The names of the steps that have not ended.
+    pending: HashSet<String>,
+    /// Whether the suite runs.
+    begun: bool,
+    /// The lines that have not ended, and do not wait for another one.
+    running: HashSet<Line>,
+    /// What the steps of the other lines would have printed while the first one printed.
+    unprinted: String,
 }
 
-impl FirstLine<'_> {
-    fn passed_so_far(&self) -> HashSet<String> {
-        let passed = self.runs.iter().filter(|run| run.outcome == Outcome::Passed);
-        passed.map(|run| run.name.clone()).collect()
-    }
-
-    /// Waits for the step, if it is still to come in the second line.
-    fn passed(&mut self, name: &str) -> bool {
-        let is_missing = |runs: &[Run]| runs.iter().all(|run| run.name != name);
-        self.waits.store(is_missing(&self.runs), Ordering::Relaxed);
-        while is_missing(&self.runs) && self.take() {}
-        self.waits.store(false, Ordering::Relaxed);
-        passed(&self.runs, name)
-    }
-
-    /// Waits for the end of the second line.
-    fn wait(&mut self) {
-        let start = Instant::now();
-        self.waits.store(true, Ordering::Relaxed);
-        while self.take() {}
-        self.runs
-            .push(Run::done("waiting for what runs beside", Kind::Wait, start.elapsed()));
-    }
-
-    /// Takes the next one that ends in the second line, if another one will.
-    fn take(&mut self) -> bool {
-        let Some(run) = self.beside.as_ref().and_then(|beside| beside.recv().ok()) else {
-            return false;
+impl Board {
+    fn new(steps: &[Step], done: Vec<Run>) -> Self {
+        let state = State {
+            runs: done,
+            pending: steps.iter().map(|step| step.name.clone()).collect(),
+            begun: false,
+            running: steps.iter().map(|step| step.line).collect(),
+            unprinted: String::new(),
         };
-        print!("{}", run.printed);
-        self.runs.push(run);
-        true
+        Self {
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+        }
+    }
+
+    /// Runs the steps of one line, one after another.
+    fn run(&self, line: Line, steps: Vec<Step>, runner: &impl Runs) {
+        let _ended = Ended {
+            board: self,
+            line,
+            steps: steps.iter().map(|step| step.name.clone()).collect(),
+        };
+        for mut step in steps {
+            let is_suite = step.name == SUITE;
+            let run = match step.needs {
+                Some(needed) if !self.passed(needed, line) => senseless(step, needed),
+                _ => {
+                    step.yields = self.yields(line);
+                    // The programs of the suite are built: before that, all would wait for cargo's lock.
+                    runner.run(step, &mut || self.change(|state| state.begun |= is_suite))
+                }
+            };
+            self.ended(run, line);
+        }
+    }
+
+    /// Whether the step has passed; waits for it if it is still to come.
+    fn passed(&self, name: &str, line: Line) -> bool {
+        self.change(|state| state.running.remove(&line));
+        let mut state = self.wait_until(|state| !state.pending.contains(name));
+        state.running.insert(line);
+        passed(&state.runs, name)
+    }
+
+    /// What only builds and computes yields to tests, as long as no line waits for it or has ended.
+    fn yields(&self, line: Line) -> bool {
+        line == Line::Builds && self.state().running.len() == Line::SIDE_BY_SIDE.len()
+    }
+
+    fn ended(&self, run: Run, line: Line) {
+        let printed = self.change(|state| {
+            state.unprinted += &run.printed;
+            state.pending.remove(&run.name);
+            state.runs.push(run);
+            // Not in the middle of what the first line prints.
+            let may_print = line == Line::First || !state.running.contains(&Line::First);
+            may_print.then(|| std::mem::take(&mut state.unprinted))
+        });
+        print!("{}", printed.unwrap_or_default());
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        let result = change(&mut self.state());
+        self.changed.notify_all();
+        result
+    }
+
+    fn wait_until(&self, is_so: impl Fn(&State) -> bool) -> MutexGuard<'_, State> {
+        let state = self.changed.wait_while(self.state(), |state| !is_so(state));
+        state.expect("nothing panics while it is locked")
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("nothing panics while it is locked")
+    }
+}
+
+/// A line that ends, also by a panic: what others wait for does not come any more.
+struct Ended<'a> {
+    board: &'a Board,
+    line: Line,
+    steps: Vec<String>,
+}
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        self.board.change(|state| {
+            state.running.remove(&self.line);
+            state.begun |= self.line == Line::First;
+            for step in &self.steps {
+                state.pending.remove(step);
+            }
+        });
     }
 }
 

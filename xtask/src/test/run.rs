@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::report::Report;
-use super::steps::{Kind, Step};
+use super::steps::{Kind, Line, Step};
 
 /// What became of a step.
 #[derive(Debug)]
@@ -17,11 +17,10 @@ pub(crate) struct Run {
     pub(crate) name: String,
     pub(crate) kind: Kind,
     pub(crate) time: Duration,
-    /// Whether it ran in the second line, beside others.
-    pub(crate) beside: bool,
+    pub(crate) line: Line,
     pub(crate) outcome: Outcome,
     pub(crate) report: Report,
-    /// What a step that runs beside another one would have printed.
+    /// What a step of another line than the first would have printed.
     pub(crate) printed: String,
     /// What was run, if anything.
     step: Option<Step>,
@@ -47,7 +46,7 @@ impl Run {
             name: name.into(),
             kind,
             time,
-            beside: false,
+            line: Line::First,
             outcome,
             report: Report::default(),
             printed: String::new(),
@@ -55,8 +54,11 @@ impl Run {
         }
     }
 
-    pub(crate) fn left_out(name: String, kind: Kind, outcome: Outcome) -> Self {
-        Self::ended(&name, kind, Duration::ZERO, outcome)
+    pub(crate) fn left_out(name: String, kind: Kind, line: Line, outcome: Outcome) -> Self {
+        Self {
+            line,
+            ..Self::ended(&name, kind, Duration::ZERO, outcome)
+        }
     }
 
     /// What nobody may take for tested.
@@ -68,7 +70,7 @@ impl Run {
     }
 }
 
-/// The command of `step`. Its output is passed on as it comes, or kept if the step runs beside another one. Goes on after
+/// The command of `step`. Its output is passed on as it comes, or kept if the first line may print meanwhile. Goes on after
 /// `deadline`, but says so.
 ///
 /// Calls `begun` when a program runs. Cargo has built them all when the first one does.
@@ -93,10 +95,10 @@ pub(crate) fn step(step: Step, path: &OsStr, offline: bool, deadline: Instant, b
     }
     let start = Instant::now();
     let (mut report, mut printed) = (Report::default(), String::new());
-    let mut print = |line: &str| match step.beside {
-        true => printed += &format!("{line}\n"),
+    let mut print = |line: &str| match step.line {
         // Who closed our output does not want it; the exit code remains.
-        false => _ = writeln!(std::io::stdout(), "{line}"),
+        Line::First | Line::Alone => _ = writeln!(std::io::stdout(), "{line}"),
+        Line::Crates | Line::Servers | Line::Builds => printed += &format!("{line}\n"),
     };
     print(&format!("\n=== {}: cargo {}", step.name, step.arguments.join(" ")));
     let outcome = stream(&mut command, deadline, |line| {
@@ -116,7 +118,7 @@ pub(crate) fn step(step: Step, path: &OsStr, offline: bool, deadline: Instant, b
         name: step.name.clone(),
         kind: step.kind,
         time: start.elapsed(),
-        beside: step.beside,
+        line: step.line,
         outcome,
         report,
         printed,
@@ -131,6 +133,7 @@ pub(crate) fn again(mut run: Run, path: &OsStr, offline: bool, deadline: Instant
         return run;
     };
     step.name += ", what failed, alone";
+    step.line = Line::Alone;
     step.chosen = failed;
     step.environment.push(("RUST_TEST_THREADS", "1".into()));
     let alone = self::step(step, path, offline, deadline, &mut || {});
@@ -243,13 +246,15 @@ pub(crate) fn times(runs: &[Run], total: Duration) -> String {
     let mut text = String::new();
     for run in runs {
         let outcome = match &run.outcome {
-            Outcome::Passed if run.beside => "beside others",
-            Outcome::Passed => "",
+            Outcome::Passed => match run.line {
+                Line::First | Line::Alone => "",
+                Line::Crates | Line::Servers | Line::Builds => "beside others",
+            },
             Outcome::Failed(_) => "FAILED",
             Outcome::Senseless(_) => "not run",
             Outcome::LeftOut(_) => "left out",
         };
-        let line = format!("{:6.0} s  {:32}{outcome}", run.time.as_secs_f32(), run.name);
+        let line = format!("{:6.0} s  {:36}{outcome}", run.time.as_secs_f32(), run.name);
         text += line.trim_end();
         text += "\n";
     }
@@ -289,8 +294,8 @@ mod tests {
     fn what_did_not_run_is_a_problem_and_what_was_left_out_is_said() {
         let runs = [
             Run::done("a", Kind::Build, Duration::from_secs(1)),
-            Run::left_out("b".into(), Kind::Test, Outcome::Senseless("a")),
-            Run::left_out("c".into(), Kind::Deny, Outcome::LeftOut("offline".into())),
+            Run::left_out("b".into(), Kind::Test, Line::First, Outcome::Senseless("a")),
+            Run::left_out("c".into(), Kind::Deny, Line::Builds, Outcome::LeftOut("offline".into())),
         ];
         assert_eq!(problems(&runs), ["b was not run, because a did not pass"]);
         assert_eq!(runs.iter().filter_map(Run::missing).collect::<Vec<_>>(), ["c: offline"]);

@@ -21,18 +21,34 @@ pub(crate) struct Step {
     pub(crate) edition: Option<Edition>,
     /// A step without whose success this one is senseless.
     pub(crate) needs: Option<&'static str>,
-    /// Whether it runs beside the tests and what follows them.
-    pub(crate) beside: bool,
+    pub(crate) line: Line,
     /// Whether it yields to what runs beside it. Tests on servers do not: that would disturb their clocks.
     pub(crate) yields: bool,
-    /// Whether nothing may run beside it.
-    pub(crate) alone: bool,
     /// The compiler, if it is not the usual one.
     pub(crate) toolchain: Option<&'static str>,
 }
 
-/// The step with which the second line begins. Cargo locks its folder while it builds, not while tests run.
-pub(crate) const LONGEST: &str = "tests";
+/// Where a step runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Line {
+    /// What the tests need, and then the suite, with which the other lines begin.
+    First,
+    /// The tests of the crates.
+    Crates,
+    /// Tests on other servers, and torture. Both mostly wait.
+    Servers,
+    /// What is built, and then what only computes.
+    Builds,
+    /// After all lines: nothing may run beside it.
+    Alone,
+}
+
+impl Line {
+    pub(crate) const SIDE_BY_SIDE: [Self; 4] = [Self::First, Self::Crates, Self::Servers, Self::Builds];
+}
+
+/// The tests of the conformance suite on all backends. Cargo locks its folder while it builds, not while tests run.
+pub(crate) const SUITE: &str = "suite";
 
 /// The step that writes the documentation.
 pub(crate) const DOCS: &str = "docs";
@@ -85,8 +101,23 @@ pub(crate) const PUBLISHED: [&str; 11] = [
 /// The tests on servers mostly wait.
 const MANY_THREADS: (&str, &str) = ("RUST_TEST_THREADS", "20");
 
-pub(crate) fn all() -> Vec<Step> {
-    let mut steps = vec![
+/// All steps of a change. `binaries` are the names of the test binaries.
+pub(crate) fn all(binaries: &[String]) -> Vec<Step> {
+    let mut steps = first();
+    steps.push(crates(binaries));
+    steps.extend(servers());
+    steps.extend(builds());
+    // It puts its examples, without backends, into the place of those that the tests start.
+    let alone = [
+        step("build polylock alone", Kind::Build, "test --package polylock --no-run"),
+        step("polylock alone", Kind::Test, "test --package polylock --no-fail-fast").needs("build polylock alone"),
+    ];
+    steps.extend(alone.map(|step| step.on(Line::Alone)));
+    steps
+}
+
+fn first() -> Vec<Step> {
+    vec![
         step("rustfmt", Kind::Build, "fmt --all --check"),
         step(
             "clippy",
@@ -100,28 +131,37 @@ pub(crate) fn all() -> Vec<Step> {
             &format!("clippy {ALL} --test torture --test models -- -D warnings"),
         ),
         step("build tests", Kind::Build, &format!("test {ALL} --no-run")),
-        step(LONGEST, Kind::Test, &format!("test {ALL} --tests --no-fail-fast"))
+        step(SUITE, Kind::Test, &format!("test {ALL} --test {SUITE} --no-fail-fast"))
             .with(MANY_THREADS)
             .needs("build tests"),
-    ];
-    steps.extend(beside());
-    steps.push(step("doctests", Kind::Test, &format!("test {ALL} --doc --no-fail-fast")).needs("build tests"));
-    steps.extend([
-        // Their processes mostly wait. With more at a time, a busy machine would disturb their faults.
-        step(
-            "torture",
-            Kind::Torture,
-            &format!("test {ALL} --test torture --no-fail-fast"),
-        )
-        .with(("RUST_TEST_THREADS", "3"))
-        .needs("build torture"),
-        // It puts its examples, without backends, into the place of those that the tests start.
-        step("build polylock alone", Kind::Build, "test --package polylock --no-run").alone(),
-        step("polylock alone", Kind::Test, "test --package polylock --no-fail-fast")
-            .needs("build polylock alone")
-            .alone(),
-    ]);
-    steps
+        step("doctests", Kind::Test, &format!("test {ALL} --doc --no-fail-fast")).needs("build tests"),
+    ]
+}
+
+/// What `--tests` selects, without the suite. Cargo has no option that leaves one out.
+fn crates(binaries: &[String]) -> Step {
+    let others = binaries.iter().filter(|binary| *binary != SUITE);
+    let named: String = others.map(|binary| format!(" --test {binary}")).collect();
+    step(
+        "tests of crates",
+        Kind::Test,
+        &format!("test {ALL} --lib --bins{named} --no-fail-fast"),
+    )
+    .with(MANY_THREADS)
+    .needs("build tests")
+    .on(Line::Crates)
+}
+
+fn servers() -> Vec<Step> {
+    let mut steps: Vec<Step> = Edition::EXTRA.map(on_edition).into();
+    // Their processes mostly wait. With more at a time, a busy machine would disturb their faults.
+    let torture = step(
+        "torture",
+        Kind::Torture,
+        &format!("test {ALL} --test torture --no-fail-fast"),
+    );
+    steps.push(torture.with(("RUST_TEST_THREADS", "3")).needs("build torture"));
+    steps.into_iter().map(|step| step.on(Line::Servers)).collect()
 }
 
 /// What takes too long, or needs too much, for every change.
@@ -140,8 +180,7 @@ pub(crate) fn thorough() -> Vec<Step> {
     steps
 }
 
-/// What the first tests do not need. What only computes comes last, and runs beside torture, whose processes mostly wait.
-fn beside() -> Vec<Step> {
+fn builds() -> Vec<Step> {
     let mut steps = vec![
         step(
             "build torture",
@@ -174,15 +213,11 @@ fn beside() -> Vec<Step> {
         Kind::Build,
         "check --package polylock-cli --no-default-features",
     ));
-    // After all that cargo builds here: while it builds, steps of the first line wait for its lock.
-    steps.extend(Edition::EXTRA.map(on_edition));
+    // After all that cargo builds here: while it builds, steps of other lines wait for its lock.
     steps.push(races("races", Kind::Test, "").needs("build races"));
     let models = format!("test {ALL} --test models --no-fail-fast");
     steps.push(step("models", Kind::Torture, &models).needs("build torture"));
-    for step in &mut steps {
-        step.beside = true;
-    }
-    steps
+    steps.into_iter().map(|step| step.on(Line::Builds)).collect()
 }
 
 /// A backend's own tests on another server than the distribution's; the conformance suite has modules for them.
@@ -220,9 +255,8 @@ pub(super) fn step(name: &str, kind: Kind, arguments: &str) -> Step {
         environment: Vec::new(),
         edition: None,
         needs: None,
-        beside: false,
+        line: Line::First,
         yields: false,
-        alone: false,
         toolchain: None,
     }
 }
@@ -238,8 +272,8 @@ impl Step {
         self
     }
 
-    pub(super) fn alone(mut self) -> Self {
-        self.alone = true;
+    pub(super) fn on(mut self, line: Line) -> Self {
+        self.line = line;
         self
     }
 }
@@ -248,12 +282,22 @@ impl Step {
 mod tests {
     use super::*;
 
+    fn all() -> Vec<Step> {
+        super::all(&["core".into(), SUITE.into(), "stages".into()])
+    }
+
     #[test]
-    fn a_step_needs_an_earlier_one() {
+    fn what_a_step_needs_ends_before_it_begins_or_in_the_line_that_needs_no_other() {
         let steps = all();
         for (at, step) in steps.iter().enumerate() {
-            let earlier = |name| steps[..at].iter().any(|earlier| earlier.name == name);
-            assert!(step.needs.is_none_or(earlier), "{step:?}");
+            let Some(needed) = step.needs else { continue };
+            let needed_at = steps.iter().position(|step| step.name == needed).expect("a step");
+            let suite = steps.iter().position(|step| step.name == SUITE).expect("a step");
+            let before_all = needed_at < suite;
+            let in_its_line = steps[needed_at].line == step.line && needed_at < at;
+            let is_built = steps[needed_at].line == Line::Builds;
+            assert!(before_all || in_its_line || is_built, "{step:?}");
+            assert!(step.line != Line::Builds || before_all || in_its_line, "{step:?}");
         }
     }
 
@@ -261,7 +305,8 @@ mod tests {
     fn what_was_not_built_is_not_run() {
         let steps = all();
         for (name, build) in [
-            (LONGEST, "build tests"),
+            (SUITE, "build tests"),
+            ("tests of crates", "build tests"),
             ("doctests", "build tests"),
             ("races", "build races"),
             ("torture", "build torture"),
@@ -273,16 +318,18 @@ mod tests {
     }
 
     #[test]
-    fn what_runs_beside_others_needs_nothing_that_follows_the_tests() {
-        let steps = all();
-        let longest = steps.iter().position(|step| step.name == LONGEST).expect("it is there");
-        for step in steps.iter().filter(|step| step.beside) {
-            let known = |needed| {
-                let position = steps.iter().position(|step| step.name == needed);
-                position.is_some_and(|at| at < longest || steps[at].beside)
-            };
-            assert!(step.needs.is_none_or(known), "{step:?}");
-        }
+    fn every_test_binary_runs_in_one_step() {
+        let runs = |binary: &str| {
+            let has = |step: &&Step| step.arguments.windows(2).any(|pair| pair == ["--test", binary]);
+            all()
+                .iter()
+                .filter(has)
+                .map(|step| step.name.clone())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(runs(SUITE), [SUITE]);
+        assert_eq!(runs("core"), ["tests of crates"]);
+        assert_eq!(runs("stages"), ["tests of crates"]);
     }
 
     #[test]

@@ -1,8 +1,6 @@
 use std::sync::Mutex;
-use std::sync::mpsc::{Receiver, Sender};
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::Duration;
-
-use testbed::Edition;
 
 use super::super::run::problems;
 use super::super::steps::step;
@@ -51,7 +49,7 @@ impl Runs for Nothing {
             false => Outcome::Passed,
         };
         let mut run = Run::ended(&step.name, step.kind, Duration::from_secs(1), outcome);
-        run.beside = step.beside;
+        run.line = step.line;
         run
     }
 
@@ -67,10 +65,8 @@ fn test(name: &str) -> Step {
     step(name, Kind::Test, "x")
 }
 
-fn beside(name: &str) -> Step {
-    let mut step = test(name);
-    step.beside = true;
-    step
+fn on(line: Line, name: &str) -> Step {
+    test(name).on(line)
 }
 
 /// The first before the second.
@@ -90,16 +86,18 @@ fn a_step_is_not_run_without_what_it_needs() {
         ..Nothing::default()
     };
     let steps = vec![
-        test(LONGEST).needs("built before"),
-        beside("build a"),
-        beside("a").needs("build a"),
-        beside("of a").needs("a"),
-        beside("build b"),
-        beside("b").needs("build b"),
-        beside("c").needs("built before"),
-        test("first a").needs("build a"),
-        test("first b").needs("build b"),
-        test("last a").needs("build a").alone(),
+        test(SUITE).needs("built before"),
+        on(Line::Builds, "build a"),
+        on(Line::Builds, "a").needs("build a"),
+        on(Line::Builds, "of a").needs("a"),
+        on(Line::Builds, "build b"),
+        on(Line::Builds, "b").needs("build b"),
+        on(Line::Builds, "c").needs("built before"),
+        on(Line::Servers, "server a").needs("build a"),
+        on(Line::Servers, "server b").needs("build b"),
+        on(Line::Crates, "crate x").needs("nobody has it"),
+        on(Line::Alone, "last a").needs("build a"),
+        on(Line::Alone, "last b").needs("build b"),
     ];
     let before = vec![Run::done("built before", Kind::Build, Duration::ZERO)];
     let runs = run(steps, before, &nothing);
@@ -107,33 +105,41 @@ fn a_step_is_not_run_without_what_it_needs() {
         let run = runs.iter().find(|run| run.name == name).expect("each step has a run");
         &run.outcome
     };
-    for name in [LONGEST, "build b", "b", "c", "first b"] {
+    for name in [SUITE, "build b", "b", "c", "server b", "last b"] {
         assert_eq!(outcome(name), &Outcome::Passed, "{name}");
     }
     for (name, needed) in [
         ("a", "build a"),
         ("of a", "a"),
-        ("first a", "build a"),
+        ("server a", "build a"),
+        ("crate x", "nobody has it"),
         ("last a", "build a"),
     ] {
         assert_eq!(outcome(name), &Outcome::Senseless(needed), "{name}");
     }
     // Each of them fails the whole run.
-    assert_eq!(problems(&runs).len(), 5, "{:?}", problems(&runs));
+    assert_eq!(problems(&runs).len(), 6, "{:?}", problems(&runs));
 }
 
 #[test]
-fn the_second_line_goes_on_beside_what_follows_the_longest() {
+fn the_lines_go_on_beside_each_other() {
     let (sender, event) = mpsc::channel();
     let nothing = Nothing {
         waiting: Some(("models", event)).into(),
         telling: Some(("torture", sender)).into(),
         ..Nothing::default()
     };
-    let steps = vec![test(LONGEST), beside("models"), test("torture"), test("last").alone()];
+    let steps = vec![
+        test("clippy"),
+        test(SUITE),
+        on(Line::Builds, "models"),
+        on(Line::Servers, "torture"),
+        on(Line::Alone, "last"),
+    ];
     run(steps, Vec::new(), &nothing);
     let seen = nothing.all_seen();
-    in_order(&seen, &format!("begin {LONGEST}"), "begin models");
+    in_order(&seen, "end clippy", "begin models");
+    in_order(&seen, &format!("begin {SUITE}"), "begin models");
     in_order(&seen, "end torture", "end models");
     in_order(&seen, "end models", "begin last");
 }
@@ -141,56 +147,55 @@ fn the_second_line_goes_on_beside_what_follows_the_longest() {
 #[test]
 fn what_failed_is_repeated_when_nothing_runs_beside_it() {
     let nothing = Nothing {
-        failing: vec![LONGEST, "last"],
+        failing: vec![SUITE, "torture", "last"],
         ..Nothing::default()
     };
     let steps = vec![
-        test(LONGEST),
-        beside("docs"),
-        test("torture"),
-        test("last").alone(),
-        test("x").alone(),
+        test(SUITE),
+        on(Line::Builds, "docs"),
+        on(Line::Servers, "torture"),
+        on(Line::Alone, "last"),
+        on(Line::Alone, "x"),
     ];
     run(steps, Vec::new(), &nothing);
     let seen = nothing.all_seen();
-    let again = format!("again {LONGEST}");
-    in_order(&seen, "end torture", &again);
-    in_order(&seen, "end docs", &again);
-    in_order(&seen, &again, "begin last");
+    for again in [&format!("again {SUITE}"), "again torture"] {
+        for end in [&format!("end {SUITE}"), "end torture", "end docs"] {
+            in_order(&seen, end, again);
+        }
+        in_order(&seen, again, "begin last");
+    }
     in_order(&seen, "again last", "begin x");
 }
 
 #[test]
-fn the_second_line_runs_also_where_the_longest_step_cannot() {
+fn the_other_lines_run_also_where_the_suite_cannot() {
     let nothing = Nothing::default();
-    let steps = vec![test(LONGEST).needs("build tests"), beside("docs")];
+    let steps = vec![test(SUITE).needs("build tests"), on(Line::Builds, "docs")];
     let runs = run(steps, Vec::new(), &nothing);
     assert_eq!(problems(&runs).len(), 1);
     assert_eq!(nothing.all_seen(), ["begin docs", "end docs"]);
 }
 
 #[test]
-fn only_what_computes_beside_the_tests_yields() {
-    let (sender, event) = mpsc::channel();
-    let nothing = Nothing {
-        waiting: Some((LONGEST, event)).into(),
-        telling: Some(("early", sender)).into(),
-        ..Nothing::default()
-    };
-    let mut on_servers = beside("on servers");
-    on_servers.edition = Some(Edition::Redis8);
-    let steps = vec![
-        test(LONGEST),
-        on_servers,
-        beside("early"),
-        beside("build torture"),
-        test("torture").needs("build torture"),
+fn what_computes_yields_while_no_line_waits_and_none_has_ended() {
+    let steps = [
+        test(SUITE),
+        on(Line::Crates, "crates"),
+        on(Line::Builds, "build torture"),
+        on(Line::Servers, "torture").needs("build torture"),
     ];
-    run(steps, Vec::new(), &nothing);
-    let seen = nothing.all_seen();
-    let yielding = |name: &str| seen.contains(&format!("yield {name}"));
-    assert!(
-        yielding("early") && !["on servers", LONGEST, "torture"].into_iter().any(yielding),
-        "{seen:?}"
-    );
+    let board = &Board::new(&steps, Vec::new());
+    assert!(board.yields(Line::Builds));
+    assert!(!board.yields(Line::First) && !board.yields(Line::Crates) && !board.yields(Line::Servers));
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| board.passed("build torture", Line::Servers));
+        drop(board.wait_until(|state| !state.running.contains(&Line::Servers)));
+        assert!(!board.yields(Line::Builds));
+        board.ended(Run::done("build torture", Kind::Build, Duration::ZERO), Line::Builds);
+        assert!(waiting.join().expect("it does not panic"));
+    });
+    assert!(board.yields(Line::Builds));
+    board.run(Line::Crates, Vec::new(), &Nothing::default());
+    assert!(!board.yields(Line::Builds));
 }
