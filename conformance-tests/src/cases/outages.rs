@@ -273,15 +273,16 @@ pub(crate) async fn cancelled_acquires_do_not_prolong_an_outage(cx: &Cx) -> Verd
             .map(move |round| cancelled(task, round))
             .chain([new_name(task)])
     });
-    let free = async {
-        for name in names {
+    for name in names {
+        let free = async {
             while cx.is_held(&name).await? {
                 sleep(LITTLE).await;
             }
-        }
-        Ok(())
-    };
-    cx.soon("all of them to be undone or released", free).await?
+            Ok(())
+        };
+        cx.soon("each of them to be undone or released", free).await??;
+    }
+    Ok(())
 }
 
 fn new_name(task: usize) -> String {

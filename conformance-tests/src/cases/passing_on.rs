@@ -7,7 +7,7 @@ use lock_core::FencingToken;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use super::support::{Began, LITTLE, Polls, granted, is_pending};
+use super::support::{Began, LITTLE, Polls, counts, granted, is_pending};
 use crate::context::Cx;
 use crate::link::Link;
 use crate::subject::Ask;
@@ -165,7 +165,8 @@ pub(crate) async fn a_release_whose_reply_is_lost_frees_the_next(cx: &Cx) -> Ver
         let next = Began::acquire(&client, &with_another_label(&ask)).await;
         let behind = Began::acquire(&client, &ask).await;
         link.swallow_reply(1);
-        cx.soon("the release", guard.released()).await??;
+        let released = cx.soon("the release", guard.release()).await?;
+        ensure!(counts(&released), "it took effect, and answered {released:?}");
         let next = next.granted(cx, "the next one to be granted").await?;
         ensure_safe!(next.token() > first, "token {} after {first}", next.token());
         ensure!(behind.is_waiting(), "granted to two, or failed");

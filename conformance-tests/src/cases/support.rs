@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use lock_core::Release;
+use lock_core::{Error, LostCause, Release};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -65,6 +65,18 @@ impl dyn SubjectGuard {
                 "nobody shares it, and its release answered {release:?} (at {at})"
             );
             Ok(())
+        }
+    }
+}
+
+/// Whether a release counts whose reply got lost together with its connection. A server that executes it in several steps may notice
+/// the end of the connection between them. Then a hold that is bound to the connection has ended by that, and not by its release.
+pub(crate) fn counts(released: &Result<Release, Error>) -> bool {
+    match released {
+        Ok(release) => *release == Release::Released,
+        Err(error) => {
+            let cause = error.cause().and_then(|cause| cause.downcast_ref());
+            cause == Some(&LostCause::Disconnected)
         }
     }
 }

@@ -22,6 +22,28 @@ async fn many_clients_make_the_tables_at_the_same_time() {
 }
 
 #[testbed::test]
+async fn tables_are_made_after_others_have_made_theirs() {
+    let fixture = Fixture::shared().await;
+    let others = fixture.observer().await;
+    others
+        .batch_execute("SELECT pg_advisory_lock(7308332240012276590)")
+        .await
+        .unwrap();
+    let config = fixture.config().with_table(format!("{}_late", fixture.table));
+    let making = tokio::spawn(async move { lock_postgres::schema::migrate(&config).await });
+    let waiting = "SELECT 'yes' FROM pg_locks WHERE locktype='advisory' AND NOT granted AND objid::bigint=7308332240012276590&4294967295";
+    eventually("it to wait", async || fixture.value(waiting).await).await;
+    // Longer than a request of the backend waits for a lock.
+    tokio::time::sleep(secs(2)).await;
+    assert!(!making.is_finished());
+    others
+        .batch_execute("SELECT pg_advisory_unlock(7308332240012276590)")
+        .await
+        .unwrap();
+    happens("the tables to be made", making).await.unwrap().unwrap();
+}
+
+#[testbed::test]
 async fn a_row_is_deleted_when_nobody_has_used_it_for_long() {
     let fixture = Fixture::shared().await;
     let backend = lock_postgres::LeaseTableBackend::new(fixture.config().with_retention(secs(60))).unwrap();
