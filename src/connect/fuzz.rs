@@ -134,6 +134,7 @@ fn urls() {
         "redis://app:sesame@h?connect_timeout=18446744073709551615s",
         "sesame",
         "redis://u:p?require=Sesame@h",
+        "redis+unix:///s|redis://:sesame@h",
     ];
     fuzz!(WORDS, seeds, |url| {
         let config = Config::new(url);

@@ -55,12 +55,12 @@ fn defaults() {
 #[test]
 fn unix_sockets() {
     for scheme in ["redis+unix", "unix", "valkey+unix"] {
-        let url = format!("{scheme}:///run/redis/redis.sock?db=3&user=u&pass=p&prefix=x");
+        let url = format!("{scheme}:///run/user%401/redis.sock?db=3&user=u&pass=p&prefix=x");
         let config = RedisConfig::from_url(&url).expect("a good URL");
         let settings = config.info.redis_settings();
         assert_eq!(
             config.info.addr(),
-            &ConnectionAddr::Unix("/run/redis/redis.sock".into())
+            &ConnectionAddr::Unix("/run/user@1/redis.sock".into())
         );
         assert_eq!(
             (settings.db(), settings.username(), settings.password()),
@@ -162,6 +162,8 @@ fn what_is_wrong_with_a_url() {
         ("redis://h?prefix={a}", "prefix"),
         ("redis+unix:///s?pass=x&password_file=y", "is given in two ways"),
         ("redis://h/0#insecure", "'#'"),
+        ("redis+unix:///a|redis://:p@b", "@ as %40"),
+        ("redis+unix:///s?pass=p@ss", "@ as %40"),
     ];
     for (url, hint) in cases {
         let error = refused(url);

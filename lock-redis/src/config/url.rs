@@ -65,9 +65,7 @@ impl RedisConfig {
                 ));
             }
         };
-        if !is_unix {
-            check_encoded(url)?;
-        }
+        check_encoded(url)?;
         // The driver's own TLS is not used.
         let plain;
         let mut config = Self::new("", 0);
