@@ -135,6 +135,7 @@ fn urls() {
         "sesame",
         "redis://u:p?require=Sesame@h",
         "redis+unix:///s|redis://:sesame@h",
+        "redis://h?require=fifo#x?require=X",
     ];
     fuzz!(WORDS, seeds, |url| {
         let config = Config::new(url);

@@ -21,7 +21,8 @@ impl Requirements {
         let start = match Scheme::split(url) {
             // A node has none of its own.
             Some((Scheme::Quorum, rest)) if !rest.starts_with('?') => None,
-            _ => url.find('?'),
+            // Behind a `#` there are no parameters.
+            _ => url.find(['?', '#']).filter(|at| url[*at..].starts_with('?')),
         };
         let Some(start) = start else {
             return Ok((url.to_owned(), requirements));
@@ -107,6 +108,13 @@ mod tests {
                 "failover",
             ),
             ("redis://h?require=fifo#x", "redis://h#x", "fifo", ""),
+            (
+                "redis://h?require=fifo#x?require=pass",
+                "redis://h#x?require=pass",
+                "fifo",
+                "",
+            ),
+            ("redis://h#x?require=fifo", "redis://h#x?require=fifo", "", ""),
             ("redis://h?require=ttl%3A1s%2cfifo", "redis://h", "ttl:1s fifo", ""),
             ("mysql://h/d?require=", "mysql://h/d", "", ""),
             (
