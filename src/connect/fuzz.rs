@@ -136,6 +136,7 @@ fn urls() {
         "redis://u:p?require=Sesame@h",
         "redis+unix:///s|redis://:sesame@h",
         "redis://h?require=fifo#x?require=X",
+        "redis://u:p?require=sesame#@h",
     ];
     fuzz!(WORDS, seeds, |url| {
         let config = Config::new(url);
