@@ -143,3 +143,29 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + '
 fn misconfigured(message: impl Into<std::borrow::Cow<'static, str>>) -> Error {
     Error::new(ErrorKind::Misconfigured, message)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(text: &str) -> String {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), text).unwrap();
+        let error = roots(&Tls::new().with_ca(file.path())).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
+        error.to_string()
+    }
+
+    #[test]
+    fn a_file_without_a_usable_authority_is_named() {
+        let section = |content: &str| format!("-----BEGIN CERTIFICATE-----\n{content}\n-----END CERTIFICATE-----\n");
+        for (text, why) in [
+            (String::new(), "has no certificate in PEM"),
+            (section("*"), "is no PEM file"),
+            (section("AAAA"), "has a certificate that cannot be used"),
+        ] {
+            let error = refused(&text);
+            assert!(error.contains("ca=") && error.contains(why), "{error}");
+        }
+    }
+}

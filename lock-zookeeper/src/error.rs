@@ -181,7 +181,6 @@ pub(crate) async fn catch_panic<T>(work: impl Future<Output = T>) -> Result<T, E
 
 #[cfg(test)]
 mod tests {
-
     use super::*;
 
     #[test]
@@ -207,5 +206,19 @@ mod tests {
         assert!(lock_error(DriverError::SessionExpired).is_retryable());
         assert!(lock_error(DriverError::Throttled).is_retryable());
         assert!(!lock_error(DriverError::MarshallingError).is_retryable());
+    }
+
+    #[test]
+    fn what_an_administrator_has_to_change_is_said() {
+        for (error, advice) in [
+            (DriverError::QuotaExceeded, "raise it"),
+            (DriverError::NoChildrenForEphemerals, "use another root path"),
+            (DriverError::InvalidAcl, "enable its provider"),
+            (DriverError::Unimplemented, "older than ZooKeeper 3.5.3"),
+        ] {
+            let error = lock_error(error);
+            assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
+            assert!(error.to_string().contains(advice), "{error}");
+        }
     }
 }
