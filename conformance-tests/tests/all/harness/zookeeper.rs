@@ -110,8 +110,11 @@ impl Which for OverTls {
     async fn start() -> Result<Servers, Error> {
         // Gone with the server.
         let certificates = Certificates::new()?;
-        let server = ZooKeeper::new().tick(TICK).tls(&certificates)?.start();
-        server.await.map(Servers::One)
+        let server = ZooKeeper::new().tick(TICK).tls(&certificates)?.start().await?;
+        if !server.is_external() {
+            shake_hands(&server.url()).await;
+        }
+        Ok(Servers::One(server))
     }
 
     shared!();
@@ -153,6 +156,14 @@ impl Started for Servers {
             Self::Ensemble(_) => None,
         }
     }
+}
+
+/// The first handshake: the server loads its TLS meanwhile, which takes longer on a busy machine than a client waits.
+async fn shake_hands(url: &str) {
+    let config = ZooKeeperConfig::from_url(url).expect("testbed's URL");
+    let client = ZooKeeperBackend::new(config.with_connect_timeout(Duration::from_secs(50)));
+    let connected = client.expect("testbed's URL").connect().await;
+    connected.expect("connect to ZooKeeper over TLS");
 }
 
 /// The session timeout: four ticks of testbed's server.
