@@ -118,7 +118,7 @@ pub(crate) async fn prepare_tables(tables: &[Table], connection: &Connection, li
     if missing.is_empty() {
         return Ok(());
     }
-    // One at a time: two that make the same table meet in the catalogue. Where a whole fleet starts, the line may be long.
+    // One at a time: two that make the same table meet in the catalogue. When a whole fleet starts, many wait here.
     let script = script(tables);
     let create = format!("SET LOCAL lock_timeout=0;SELECT pg_advisory_xact_lock(7308332240012276590);{script}");
     match connection.run(&create, Some(limit)).await {

@@ -46,7 +46,8 @@ impl RedisConfig {
     /// In place of a password, `password_file` names a file and `password_env` an environment variable that has it, and for Sentinels
     /// `sentinel_password_file` and `sentinel_password_env`: see [`with_credentials`](Self::with_credentials).
     ///
-    /// Percent-encode special characters of user and password: `/` as `%2F`, `?` as `%3F`, `#` as `%23`, `@` as `%40`.
+    /// Percent-encode special characters of user and password: `/` as `%2F`, `?` as `%3F`, `#` as `%23`, `@` as `%40`; of a socket's
+    /// path all but the `/`.
     ///
     /// # Errors
     /// [`ErrorKind::Misconfigured`](lock_core::ErrorKind::Misconfigured) for anything else, and for TLS without the feature `tls`. An error names an unknown parameter, but shows nothing that may be a part of the password.

@@ -64,7 +64,10 @@ fn in_lines(steps: Vec<Step>, done: Vec<Run>, runner: &impl Runs) -> Vec<Run> {
         board.run(Line::First, first, runner);
         Instant::now()
     });
-    let mut runs = std::mem::take(&mut board.state().runs);
+    let State { runs, unprinted, .. } = &mut *board.state();
+    // Of a step that ended just when the first line did.
+    print!("{unprinted}");
+    let mut runs = std::mem::take(runs);
     runs.push(Run::done(
         "waiting for what runs beside",
         Kind::Wait,
