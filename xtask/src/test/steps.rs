@@ -1,6 +1,7 @@
 //! What is run, in this order.
 
 use std::ffi::OsString;
+use std::iter;
 
 use testbed::Edition;
 
@@ -35,7 +36,7 @@ pub(crate) enum Line {
     First,
     /// The tests of the crates.
     Crates,
-    /// Tests on other servers, and torture. Both mostly wait.
+    /// Torture, and tests on other servers. Both mostly wait.
     Servers,
     /// What is built, and then what only computes.
     Builds,
@@ -152,16 +153,17 @@ fn crates(binaries: &[String]) -> Step {
     .on(Line::Crates)
 }
 
+/// Torture first: its build is the first of those beside it, while each later one would make the tests wait for cargo's lock.
 fn servers() -> Vec<Step> {
-    let mut steps: Vec<Step> = Edition::EXTRA.map(on_edition).into();
-    // Their processes mostly wait. With more at a time, a busy machine would disturb their faults.
+    // Its processes mostly wait. With more at a time, a busy machine would disturb their faults.
     let torture = step(
         "torture",
         Kind::Torture,
         &format!("test {ALL} --test torture --no-fail-fast"),
     );
-    steps.push(torture.with(("RUST_TEST_THREADS", "3")).needs("build torture"));
-    steps.into_iter().map(|step| step.on(Line::Servers)).collect()
+    let torture = torture.with(("RUST_TEST_THREADS", "3")).needs("build torture");
+    let steps = iter::once(torture).chain(Edition::EXTRA.map(on_edition));
+    steps.map(|step| step.on(Line::Servers)).collect()
 }
 
 /// What takes too long, or needs too much, for every change.
