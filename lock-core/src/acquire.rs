@@ -77,7 +77,12 @@ async fn run(shared: &Arc<Shared>, lock: &CheckedLock, wait: WaitLimit) -> Resul
     let mut pending = match wakeup {
         Wakeup::Turn(turn) => PendingAcquire::start((&shared.backend, &shared.keeper), lock, (wait, deadline), turn),
         Wakeup::Pending(pending) => *pending,
-        Wakeup::Share(share) => return Ok(Some(share)),
+        Wakeup::Share(share) => {
+            // The server may have become worse while this waited. The share that is dropped then is given back.
+            let checked = shared.backend.check_required(lock.required.as_ref());
+            checked.map_err(|error| error.about(&lock.name))?;
+            return Ok(Some(share));
+        }
         Wakeup::Busy => {
             let holder = shared.queues.holder(&lock.name, lock.options.mode.into());
             return driver.taken(holder).map(|_| None);

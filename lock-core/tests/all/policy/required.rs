@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use lock_core::backend::{AcquireRequest, Attempt, Capabilities, DistributedLock, LockStatus};
 use lock_core::{ErrorKind, Guarantee, LockName, Locker, MemoryBackend, Result, Verdict};
+use tokio::task::yield_now;
 
 use super::seconds;
 
@@ -59,6 +60,8 @@ impl DistributedLock for Server {
     }
 
     async fn acquire(&self, request: &AcquireRequest) -> Result<Attempt> {
+        // Others enter the local queue meanwhile.
+        yield_now().await;
         let attempt = self.memory.acquire(request).await;
         self.read();
         attempt
@@ -167,6 +170,42 @@ async fn a_waiter_of_a_server_that_became_worse_is_refused_when_it_is_granted() 
     guard.release().await.unwrap();
     let error = waiting.await.unwrap().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Misconfigured);
+}
+
+/// Nothing is sent for a pass.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_of_a_server_that_became_worse_is_refused_a_pass() {
+    let server = Server::new(Verdict::Yes);
+    let locks = server.locks();
+    let guard = locks.lock("a").acquire().await.unwrap();
+    let next = tokio::spawn({
+        let locks = locks.clone();
+        async move { locks.lock("a").acquire().await }
+    });
+    tokio::time::sleep(seconds(1)).await;
+    server.set(miss());
+    server.read();
+    guard.release().await.unwrap();
+    let error = next.await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Misconfigured);
+    assert_eq!(error.name().map(ToString::to_string).as_deref(), Some("a"));
+    locks.shutdown().await.unwrap();
+    assert!(!server.status(&LockName::new("a").unwrap()).await.unwrap().is_held());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_that_came_before_the_first_connection_is_refused_a_pass() {
+    let server = Server::new(miss());
+    let locks = Locker::new(server.clone());
+    let (first, next) = (locks.lock("a"), locks.clone().require([Guarantee::Failover]).lock("a"));
+    let passes = async {
+        let guard = first.acquire().await.unwrap();
+        tokio::time::sleep(seconds(1)).await;
+        guard.release().await
+    };
+    let (passed, next) = tokio::join!(passes, next.acquire());
+    assert!(passed.is_ok(), "it requires nothing");
+    assert_eq!(next.unwrap_err().kind(), ErrorKind::Misconfigured);
 }
 
 #[tokio::test(start_paused = true)]
