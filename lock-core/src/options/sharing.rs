@@ -20,7 +20,7 @@ impl LockOptions {
 
     /// True if a caller with these options may take over a hold with the options `held`, as it is.
     pub(crate) fn may_inherit(&self, held: &Self) -> bool {
-        let terms = |options: &Self| (options.mode, options.ttl);
+        let terms = |options: &Self| (options.mode, options.ttl, options.shows_token);
         self.can_pass() && held.can_pass() && terms(self) == terms(held) && self.label == held.label
     }
 

@@ -195,6 +195,25 @@ async fn on_other_terms_it_is_released() {
     }
 }
 
+/// Its observers read the term from the server.
+#[tokio::test(start_paused = true)]
+async fn a_hold_does_not_pass_to_a_term_whose_token_its_server_does_not_show() {
+    let (backend, locks) = passing();
+    let guard = locks.lock("a").acquire().await.unwrap();
+    assert!(!backend.last_request().shows_token());
+    let election = locks.election("a");
+    let campaign = tokio::spawn(async move { election.campaign().await.unwrap() });
+    settle().await;
+    advance(MOMENT).await;
+    backend.sent();
+    guard.release().await.unwrap();
+    let term = campaign.await.unwrap();
+    assert_eq!(backend.sent(), [Request::Release, Request::Acquire]);
+    assert!(backend.last_request().shows_token());
+    let seen = locks.election("a").observe().changed().await.unwrap();
+    assert_eq!(seen.term(), term.token());
+}
+
 #[tokio::test(start_paused = true)]
 async fn half_of_the_lease_must_be_left() {
     for (age, releases) in [(TTL.mul_f64(0.45), 0), (TTL.mul_f64(0.45) + MOMENT, 1)] {
