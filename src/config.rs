@@ -51,8 +51,8 @@ pub struct Config {
     /// A label, shown to anyone who asks who holds a lock. Empty: no label is stored. Defaults to `host:pid`: see
     /// [`Locker::with_label`].
     pub label: Option<String>,
-    /// The most times in a row that a lock may pass from one waiter of this process to the next. Defaults to 16: see
-    /// [`Locker::with_passes`].
+    /// The most times in a row that a lock may pass from one waiter of this process to the next: up to 16, which is the default.
+    /// As many readers may join a hold, also more than 16: see [`Locker::with_passes`].
     pub passes: Option<u32>,
     /// The time limit of operations that do not wait for the lock, if the server does not answer. Defaults to 5 s: see
     /// [`Locker::with_operation_timeout`]. The time limit for connecting is the parameter `connect_timeout` of the URL.

@@ -107,7 +107,7 @@ impl Locker {
         Self(self.0.with_operation_timeout(limit))
     }
 
-    /// Sets how many times in a row a lock may pass between threads of this process, 16 by default: see
+    /// Sets how many times in a row a lock may pass between threads of this process, up to 16, which is the default: see
     /// [`with_passes`](crate::Locker::with_passes).
     #[must_use]
     pub fn with_passes(self, at_most: u32) -> Self {

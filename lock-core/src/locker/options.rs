@@ -81,11 +81,12 @@ impl Locker {
 
     /// Sets how many times in a row a lock may pass from one waiter of this process to the next. Defaults to 16. After
     /// that, waiters of other processes have their turn; with 0 they have it after every release. A larger number is
-    /// faster where many tasks of one process want the same lock, and lets other processes wait longer. While this process
-    /// also waits for the lock in another mode, as a reader or with permits, the server's queue decides after every release.
+    /// faster where many tasks of one process want the same lock, and lets other processes wait longer. More than 16 count as
+    /// 16 here, since a grant reserves no more tokens. While this process also waits for the lock in another mode, as a reader
+    /// or with permits, the server's queue decides after every release.
     ///
-    /// As many readers of this process may join a shared hold, during the first third of its TTL. With 0, each reader has
-    /// a hold of its own.
+    /// As many readers of this process may join a shared hold, during the first third of its TTL, also more than 16. With 0,
+    /// each reader has a hold of its own.
     ///
     /// # Examples
     /// ```

@@ -108,6 +108,27 @@ async fn waiters_elsewhere_come_after_so_many_passes() {
     assert!(ours.next().unwrap().await.unwrap().token() > last);
 }
 
+/// A grant reserves no more tokens.
+#[tokio::test(start_paused = true)]
+async fn more_than_sixteen_passes_count_as_sixteen() {
+    let (backend, locks) = passing();
+    let locks = locks.with_passes(40);
+    let mut guard = locks.lock("a").acquire().await.unwrap();
+    let mut next = Vec::new();
+    for _ in 0..17 {
+        next.push(waiting(locks.lock("a")).await);
+    }
+    backend.sent();
+    let mut sent = Vec::new();
+    for next in next {
+        advance(MOMENT).await;
+        guard.release().await.unwrap();
+        guard = next.await.unwrap();
+        sent.push(backend.sent().len());
+    }
+    assert_eq!(sent, [vec![0; 16], vec![2]].concat());
+}
+
 #[tokio::test(start_paused = true)]
 async fn where_nobody_waits_elsewhere_a_new_block_begins_at_once() {
     let (backend, locks) = passing();
