@@ -15,7 +15,16 @@ pub(crate) mod upgradable;
 ///
 /// **Nobody starves.** All who wait stand in one queue at the server, if the backend is
 /// [`fifo`](crate::backend::Capabilities::fifo). Readers that wait side by side enter together. A reader that comes after a
-/// waiting writer waits behind it.
+/// waiting writer waits behind it, with two exceptions, since readers of one process share a hold:
+///
+/// - A reader may join a hold of its process, before a writer that waits in another process.
+/// - Readers of one process that wait have one place in the queue, that of the first.
+///
+/// Both are for at most 16 readers of a hold ([`with_passes`](crate::Locker::with_passes)), and joins are for the first third of
+/// its TTL.
+///
+/// **Reading again.** A task with a read guard that acquires another one may wait for itself, behind a writer that waits for the
+/// first. With a [`ReentryKey`](crate::ReentryKey) it does not.
 ///
 /// **Fencing.** Readers have tokens too, each larger than all earlier tokens of the name. The protected resource must see both
 /// kinds: a writer must not go on after a reader with a larger token has read, nor a reader after a writer with a larger token

@@ -23,8 +23,12 @@ pub(crate) struct Upgrade<W: Successor> {
 
 impl<W: Successor> Upgrade<W> {
     pub(crate) fn begin(hold: &Arc<ActiveHold<W>>) -> Self {
+        let number = hold.renewals.begin_upgrade();
+        if let Some(turn) = &hold.succession().turn {
+            turn.upgrades(number);
+        }
         Self {
-            number: Some(hold.renewals.begin_upgrade()),
+            number: Some(number),
             hold: hold.clone(),
         }
     }
@@ -86,7 +90,13 @@ impl<W: Successor> ActiveHold<W> {
     fn settle_upgrade(self: &Arc<Self>, upgrade: u64) {
         // In a forked process, the hold and its locks are the parent's.
         let has_forked = self.keeper.upgrade().is_some_and(|keeper| keeper.has_forked());
-        if !has_forked && self.renewals.settle_upgrade(upgrade) {
+        if has_forked {
+            return;
+        }
+        if let Some(turn) = &self.succession().turn {
+            turn.upgrade_undone(upgrade);
+        }
+        if self.renewals.settle_upgrade(upgrade) {
             // The hold was replaced for a moment, or lost. The next renewal shows it.
             self.renew_now();
         }

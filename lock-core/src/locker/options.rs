@@ -85,8 +85,8 @@ impl Locker {
     /// 16 here, since a grant reserves no more tokens. While this process also waits for the lock in another mode, as a reader
     /// or with permits, the server's queue decides after every release.
     ///
-    /// As many readers of this process may join a shared hold, during the first third of its TTL, also more than 16. With 0,
-    /// each reader has a hold of its own.
+    /// As many readers of this process may join a shared hold, during the first third of its TTL, also more than 16. None joins
+    /// while a writer of this process waits. With 0, each reader has a hold of its own.
     ///
     /// # Examples
     /// ```

@@ -131,10 +131,15 @@ impl<W: Waiter> Lines<W> {
         held.chain(others.and_then(|others| others.keyed.get(key)))
     }
 
-    /// The shared hold that a reader may join: the latest, if no reader is before this one.
+    /// The shared hold that a reader may join: the latest, if nobody of this process is before the reader. A waiting upgradable
+    /// reader is not, since both may hold the name together.
     pub(super) fn to_join(&self) -> Option<&Weak<W::Hold>> {
         let others = self.others.as_deref()?;
-        others.latest.as_ref().filter(|_| others.shared.is_free())
+        let is_first = others.shared.is_free()
+            && self.exclusive.request.is_none()
+            && others.permits.request.is_none()
+            && others.upgradable.upgrade.is_none();
+        others.latest.as_ref().filter(|_| is_first)
     }
 
     /// The process holds the name without a turn: shared, with this key or for readers to join, or by permits.

@@ -23,6 +23,8 @@ pub(super) struct Queue<W: Waiter> {
     pub(super) latest: Latest,
     /// The process's request at the server.
     pub(super) request: Option<AcquireRequest>,
+    /// The number of the upgrade that the hold with the turn waits for, or has.
+    pub(super) upgrade: Option<u64>,
     /// Counts the answers about the name, so that a waiter can tell whether one arrived since it came.
     pub(super) news: u64,
     /// The error of the last attempt, if it failed.
@@ -76,6 +78,7 @@ impl<W: Waiter> Default for Queue<W> {
             line: Line::default(),
             latest: Latest::default(),
             request: None,
+            upgrade: None,
             news: 0,
             failure: None,
         }
@@ -122,6 +125,7 @@ impl<W: Waiter> Queue<W> {
         }
         self.leader = LeaderState::Asking;
         self.request = None;
+        self.upgrade = None;
     }
 
     /// True if this turn decides the state of the line: it is the only one, or it closed the line.

@@ -182,6 +182,16 @@ impl<W: Waiter> Turn<W> {
         chosen
     }
 
+    /// Notes that the hold with this turn waits for the upgrade with this number: no reader of this process passes it.
+    pub(crate) fn upgrades(&self, upgrade: u64) {
+        self.change(|line, _, _| line.upgrade = Some(upgrade));
+    }
+
+    /// Notes that this upgrade is undone. If it was granted, no reader of this process holds the name before the turn ends.
+    pub(crate) fn upgrade_undone(&self, upgrade: u64) {
+        self.change(|line, _, _| line.upgrade.take_if(|waiting| *waiting == upgrade));
+    }
+
     /// Notes that the name is held, without a turn; the caller drops this turn next. Returns the callers that share the
     /// hold: all with its re-entry key, or else the first `at_most` readers that `joins` accepts.
     pub(crate) fn detach(

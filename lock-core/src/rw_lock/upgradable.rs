@@ -181,7 +181,8 @@ impl UpgradableGuard {
 
 impl UpgradableGuard {
     /// Goes from reading to writing in place, however long that takes: waits until the other readers have left. It passes all
-    /// waiting writers. New readers wait behind it. Nobody writes between the read and the write, so what was read is still
+    /// waiting writers. New readers wait behind it, except those that [share](super::RwLock) the hold of a reader in another
+    /// process. Nobody writes between the read and the write, so what was read is still
     /// true. Does nothing if the guard writes already.
     ///
     /// # Errors

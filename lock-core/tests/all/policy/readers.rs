@@ -379,6 +379,60 @@ async fn a_writer_and_readers_of_one_process_wait_for_each_other_at_the_server()
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_reader_waits_behind_a_writer_of_its_process_that_waits() {
+    let (backend, locks) = scripted();
+    for other in [write(&locks), locks.semaphore("a", 2).permits(1)] {
+        let reading = read(&locks).acquire().await.unwrap();
+        let waits = waiting(acquire(other.clone())).await;
+        let next = waiting(acquire(read(&locks))).await;
+        assert_eq!(status(&backend).await.waiting, Some(2), "beside {other:?}");
+        assert!(read(&locks).try_acquire().await.unwrap().is_none());
+        drop(reading);
+        let other = waits.await.unwrap().unwrap();
+        assert!(!next.is_finished());
+        other.release().await.unwrap();
+        next.await.unwrap().unwrap().release().await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn readers_join_again_once_the_writer_of_their_process_has_gone() {
+    let (backend, locks) = scripted();
+    let reading = read(&locks).acquire().await.unwrap();
+    let writer = waiting(acquire(write(&locks))).await;
+    writer.abort();
+    settle().await;
+    backend.sent();
+    let joined = read(&locks).acquire().await.unwrap();
+    assert_eq!((joined.token(), backend.sent()), (reading.token(), vec![]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_upgradable_reader_that_waits_keeps_nobody_from_joining() {
+    let (_, locks) = scripted();
+    let upgradable = locks.rw_lock("a").upgradable();
+    let _first = upgradable.acquire().await.unwrap();
+    let reading = read(&locks).acquire().await.unwrap();
+    let second = tokio::spawn(async move { upgradable.acquire().await });
+    settle().await;
+    let joined = read(&locks).acquire().await.unwrap();
+    assert_eq!(joined.token(), reading.token());
+    second.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_reads_again_before_a_writer_of_its_process_that_waits() {
+    let (_, locks) = scripted();
+    let lock = read(&locks).reentrant(&ReentryKey::new());
+    let outer = lock.acquire().await.unwrap();
+    let writer = waiting(acquire(write(&locks))).await;
+    let inner = lock.acquire().await.unwrap();
+    assert_eq!(inner.token(), outer.token());
+    drop((outer, inner));
+    assert!(writer.await.unwrap().is_ok());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_minimum_hold_is_not_downgraded() {
     let (backend, locks) = scripted();
     let mut guard = write(&locks).hold_at_least(seconds(20)).acquire().await.unwrap();

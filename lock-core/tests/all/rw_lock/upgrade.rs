@@ -86,6 +86,44 @@ async fn an_upgrade_waits_for_readers_and_passes_writers() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_reader_waits_behind_an_upgrade_of_its_process() {
+    let all = processes();
+    let mut guard = all.ours.upgradable().acquire().await.unwrap();
+    let reading = all.ours.read().acquire().await.unwrap();
+    let upgraded = tokio::spawn(async move {
+        guard.upgrade().await.unwrap();
+        guard
+    });
+    settle().await;
+    assert!(all.ours.read().try_acquire().await.unwrap().is_none());
+    let next = all.ours.read();
+    let next = tokio::spawn(async move { next.acquire().await });
+    settle().await;
+    reading.release().await.unwrap();
+    let guard = upgraded.await.unwrap();
+    assert!(!next.is_finished());
+    guard.release().await.unwrap();
+    let reading = next.await.unwrap().unwrap();
+    // That upgrade is over.
+    let joined = all.ours.read().acquire().await.unwrap();
+    assert_eq!(joined.token(), reading.token());
+}
+
+#[tokio::test(start_paused = true)]
+async fn readers_join_again_once_an_upgrade_of_their_process_is_undone() {
+    let all = processes();
+    let mut guard = all.ours.upgradable().acquire().await.unwrap();
+    let reading = all.ours.read().acquire().await.unwrap();
+    let upgrade = tokio::time::timeout(seconds(1), guard.upgrade());
+    assert!(upgrade.await.is_err(), "it waits for the reader");
+    settle().await;
+    all.backend.sent();
+    let joined = all.ours.read().acquire().await.unwrap();
+    assert_eq!((joined.token(), all.backend.sent()), (reading.token(), vec![]));
+    assert_eq!(guard.mode(), Mode::Upgradable);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_failed_upgrade_keeps_the_read() {
     let all = processes();
     let mut guard = all.ours.upgradable().acquire().await.unwrap();
