@@ -5,9 +5,12 @@
 //! was lost.
 //!
 //! Core never drops a future of [`acquire`](DistributedLock::acquire), [`abandon`](DistributedLock::abandon) or
-//! [`release`](Hold::release) half-way, as long as the runtime on which it began is driven. If another runtime takes over, core
-//! drops the future and makes the same call again: all three are idempotent. Core does not limit the time of these calls: a backend
-//! limits its own requests. A [quorum](https://docs.rs/lock-quorum) drops a call to one of its nodes that has no answer after two
+//! [`release`](Hold::release) half-way, as long as the locker is used on one runtime alone, and that is driven. If another runtime
+//! takes over, core drops the future and makes the same call again: all three are idempotent. It abandons an acquire for which nobody
+//! waits any more instead. A runtime takes over from one that nobody drives, or that ends. It also takes over, from one that is driven,
+//! a call that its caller has left, if the locker's background work is done on this runtime, or if the next waiter is here.
+//!
+//! Core does not limit the time of these calls: a backend limits its own requests. A [quorum](https://docs.rs/lock-quorum) drops a call to one of its nodes that has no answer after two
 //! TTLs. It abandons an acquire after that, and makes no further call for a release.
 //!
 //! On a runtime that is shutting down, where each new task is dropped at once, a call returns. Core polls its background work without
@@ -185,7 +188,7 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     /// and the server has ever answered, core repeats the call.
     ///
     /// # Cancel safety
-    /// Core never drops it half-way while the runtime on which it began is driven, and calls it again after that. A quorum may
+    /// Core drops it half-way only if another runtime takes over, and then calls it again, or abandons the request. A quorum may
     /// drop it: see [the module](self).
     async fn acquire(&self, request: &AcquireRequest) -> Result<Attempt>;
 
@@ -200,8 +203,8 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     /// If it is not known to be undone. Core calls it again, until it succeeds or the hold has expired.
     ///
     /// # Cancel safety
-    /// Core never drops it half-way while the runtime on which it began is driven, and calls it again after that. A quorum may
-    /// drop it: see [the module](self).
+    /// Core drops it half-way only if another runtime takes over, and then calls it again. A quorum may drop it: see
+    /// [the module](self).
     async fn abandon(&self, request: &AcquireRequest) -> Result<()>;
 
     /// Returns the holders of the name, as the server sees them.
@@ -303,8 +306,8 @@ pub trait Hold: Debug + Send + Sync + 'static {
     /// If the outcome is unknown. Core retries until the lease has been over for a TTL.
     ///
     /// # Cancel safety
-    /// Core never drops it half-way while the runtime on which it began is driven, and calls it again after that. A quorum may
-    /// drop it: see [the module](self).
+    /// Core drops it half-way only if another runtime takes over, and then calls it again. A quorum may drop it: see
+    /// [the module](self).
     async fn release(&self, how: ReleaseOptions) -> Result<ReleaseOutcome>;
 
     /// Makes this exclusive hold one in [`Mode::Shared`], in one step: under the same holder id and token, for at least `ttl`

@@ -12,7 +12,6 @@ pub(crate) trait Job: fmt::Debug + Send {
     /// Brings it to its end. If it undoes an acquire, it is one of the `undos`.
     fn run(self: Box<Self>, undos: &Arc<Undos>) -> BoxFuture<'static, ()>;
 
-    /// A job that does the same from the start, in case the runtime dies under this one. Everything a job does is
-    /// idempotent.
+    /// A job that does the same from the start, in case another runtime takes over. Everything a job does is idempotent.
     fn restart(&self) -> Box<dyn Job>;
 }
