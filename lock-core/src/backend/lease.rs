@@ -13,7 +13,7 @@ use super::sent_at::SentAt;
 use crate::error::{Error, ErrorKind, Result};
 use crate::mutant::{Mutant, is_active};
 use crate::name::LockName;
-use crate::sync::time::{Instant, sleep_until};
+use crate::sync::time::{Instant, sleep, sleep_until};
 use crate::sync::{Arc, Handle, Mutex, MutexGuard, Notify};
 use crate::time::LeaseInstant;
 
@@ -198,6 +198,23 @@ impl Lease {
                     () = changed => {}
                     () = sleep_until(end.by_runtime()) => {}
                 },
+            }
+        }
+    }
+
+    /// Waits until the lease lasts for no longer than this.
+    pub(crate) async fn lasts_at_most(&self, left: Duration) {
+        loop {
+            // Hears of each change from here on, also of a suspension of the machine.
+            let changed = self.0.changed.notified();
+            let more = self.valid_for().saturating_sub(left);
+            if more.is_zero() {
+                return;
+            }
+            tokio::select! {
+                biased;
+                () = changed => {}
+                () = sleep(more) => {}
             }
         }
     }

@@ -79,18 +79,7 @@ impl Term {
 
     /// Waits until the lease lasts no longer than this.
     pub(super) async fn ended(&self, margin: Duration) {
-        loop {
-            let left = self.guard.valid_for();
-            if left <= margin {
-                return;
-            }
-            tokio::select! {
-                biased;
-                _ = self.guard.lost() => return,
-                // Renewals may have moved the end meanwhile.
-                () = sleep(left - margin) => {}
-            }
-        }
+        self.guard.share().hold().lease.lasts_at_most(margin).await;
     }
 }
 

@@ -1,7 +1,8 @@
 use std::cell::Cell;
+use std::ops::ControlFlow;
 
 use super::*;
-use crate::sync::Arc;
+use crate::sync::{Arc, Mutex};
 use crate::{Ended, Guard, HoldState, Locker, LostCause, MemoryBackend};
 
 thread_local! {
@@ -124,6 +125,43 @@ async fn a_fixed_lease_ends_when_its_time_is_over() {
     tokio::spawn(async { suspend(secs(20)) });
     assert_eq!(guard.lost().await.cause(), LostCause::Expired);
     assert_eq!(started.elapsed(), secs(7));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_margin_is_kept_after_a_suspension() {
+    let locks = Locker::new(MemoryBackend::new()).with_ttl(secs(30));
+    let election = locks.election("a").margin(secs(10)).hold_at_most(secs(25));
+    let started = Instant::now();
+    let dropped = Arc::new(Mutex::new(None));
+    let leads = election.lead(|_| {
+        let stopped = Stopped(dropped.clone());
+        async move {
+            // Once the election waits.
+            tokio::spawn(async { suspend(secs(5)) });
+            std::future::pending::<()>().await;
+            drop(stopped);
+            ControlFlow::Break(())
+        }
+    });
+    assert!(
+        tokio::time::timeout(secs(60), leads).await.is_err(),
+        "it campaigns again"
+    );
+    let dropped = dropped.lock().expect("the first term has ended");
+    assert_eq!(
+        dropped - started,
+        secs(10),
+        "25 s, less a margin of 10 s and 5 s of suspension"
+    );
+}
+
+/// Notes when it was dropped first.
+struct Stopped(Arc<Mutex<Option<Instant>>>);
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        self.0.lock().get_or_insert_with(Instant::now);
+    }
 }
 
 #[tokio::test(start_paused = true)]
