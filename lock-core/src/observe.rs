@@ -1,5 +1,8 @@
 //! The names of all spans, events and metrics. They are public: see the docs of the crate.
+//!
+//! The subscriber and the recorder are the application's. If one panics, core goes on: no renewal and no release may depend on it.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -56,19 +59,28 @@ pub(crate) enum RenewalOutcome {
 }
 
 pub(crate) fn acquire_span(name: &LockName, label: Option<&str>) -> Span {
-    tracing::debug_span!(target: "polylock", "acquire", lock = name.as_str(), label)
+    new_span(|| tracing::debug_span!(target: "polylock", "acquire", lock = name.as_str(), label))
 }
 
 pub(crate) fn release_span(name: &LockName, token: FencingToken) -> Span {
-    tracing::debug_span!(target: "polylock", "release", lock = name.as_str(), token = token.as_u64())
+    new_span(|| tracing::debug_span!(target: "polylock", "release", lock = name.as_str(), token = token.as_u64()))
 }
 
 pub(crate) fn renew_span(name: &LockName, token: FencingToken) -> Span {
-    tracing::debug_span!(target: "polylock", "renew", lock = name.as_str(), token = token.as_u64())
+    new_span(|| tracing::debug_span!(target: "polylock", "renew", lock = name.as_str(), token = token.as_u64()))
 }
 
 pub(crate) fn abandon_span(name: &LockName) -> Span {
-    tracing::debug_span!(target: "polylock", "abandon", lock = name.as_str())
+    new_span(|| tracing::debug_span!(target: "polylock", "abandon", lock = name.as_str()))
+}
+
+/// Calls the application's subscriber or recorder. The panic hook has reported it if it panics.
+fn shielded(tell: impl FnOnce()) {
+    drop(catch_unwind(AssertUnwindSafe(tell)));
+}
+
+fn new_span(make: impl FnOnce() -> Span) -> Span {
+    catch_unwind(AssertUnwindSafe(make)).unwrap_or_else(|_| Span::none())
 }
 
 fn millis(time: Duration) -> u64 {
@@ -77,80 +89,102 @@ fn millis(time: Duration) -> u64 {
 
 /// A request goes out.
 pub(crate) fn requested(request: BackendRequest) {
-    #[cfg(feature = "metrics")]
-    metrics::counter!("polylock_requests_total", "request" => match request {
-        BackendRequest::Acquire => "acquire",
-        BackendRequest::Renew => "renew",
-        BackendRequest::Release => "release",
-        BackendRequest::Downgrade => "downgrade",
-        BackendRequest::Abandon => "abandon",
-        BackendRequest::Status => "status",
-        BackendRequest::List => "list",
-        BackendRequest::Revoke => "revoke",
-    })
-    .increment(1);
+    shielded(|| {
+        #[cfg(feature = "metrics")]
+        metrics::counter!("polylock_requests_total", "request" => match request {
+            BackendRequest::Acquire => "acquire",
+            BackendRequest::Renew => "renew",
+            BackendRequest::Release => "release",
+            BackendRequest::Downgrade => "downgrade",
+            BackendRequest::Abandon => "abandon",
+            BackendRequest::Status => "status",
+            BackendRequest::List => "list",
+            BackendRequest::Revoke => "revoke",
+        })
+        .increment(1);
+    });
     let _ = request;
 }
 
 /// An acquire found the name taken, and waits.
 pub(crate) fn contended(name: &LockName, holder: Option<&str>) {
-    tracing::debug!(target: "polylock", lock = name.as_str(), holder, "lock is taken");
-    #[cfg(feature = "metrics")]
-    metrics::counter!("polylock_contended_total", "queue" => "server").increment(1);
+    shielded(|| {
+        tracing::debug!(target: "polylock", lock = name.as_str(), holder, "lock is taken");
+        #[cfg(feature = "metrics")]
+        metrics::counter!("polylock_contended_total", "queue" => "server").increment(1);
+    });
 }
 
 /// An acquire found another one of this process before it, and waits behind it or is refused.
 pub(crate) fn contended_in_process() {
-    #[cfg(feature = "metrics")]
-    metrics::counter!("polylock_contended_total", "queue" => "process").increment(1);
+    shielded(|| {
+        #[cfg(feature = "metrics")]
+        metrics::counter!("polylock_contended_total", "queue" => "process").increment(1);
+    });
 }
 
 /// Two parts of this process, most likely by mistake.
 pub(crate) fn limits_differ(name: &LockName, limit: u32, other: u32) {
-    tracing::warn!(target: "polylock", lock = name.as_str(), limit, other, "semaphore limits differ");
+    shielded(|| {
+        tracing::warn!(target: "polylock", lock = name.as_str(), limit, other, "semaphore limits differ");
+    });
 }
 
 pub(crate) fn acquire_failed(name: &LockName, error: &Error) {
-    tracing::debug!(target: "polylock", lock = name.as_str(), %error, "acquire failed; trying again");
+    shielded(|| {
+        tracing::debug!(target: "polylock", lock = name.as_str(), %error, "acquire failed; trying again");
+    });
 }
 
 pub(crate) fn not_undone(name: &LockName, error: &Error) {
-    tracing::warn!(target: "polylock", lock = name.as_str(), %error, "an acquire was not undone; what it left ends by itself");
+    shielded(|| {
+        tracing::warn!(target: "polylock", lock = name.as_str(), %error, "an acquire was not undone; what it left ends by itself");
+    });
 }
 
 /// Too many undos wait already. There may be thousands, so the log has the first one.
 pub(crate) fn undo_dropped(name: &LockName, is_first: bool) {
-    if is_first {
-        tracing::warn!(target: "polylock", lock = name.as_str(), "too many cancelled acquires wait to be undone; what others left ends by itself");
-    }
-    #[cfg(feature = "metrics")]
-    metrics::counter!("polylock_undos_dropped_total").increment(1);
+    shielded(|| {
+        if is_first {
+            tracing::warn!(target: "polylock", lock = name.as_str(), "too many cancelled acquires wait to be undone; what others left ends by itself");
+        }
+        #[cfg(feature = "metrics")]
+        metrics::counter!("polylock_undos_dropped_total").increment(1);
+    });
 }
 
 pub(crate) fn renewed(outcome: RenewalOutcome) {
-    #[cfg(feature = "metrics")]
-    metrics::counter!("polylock_renewals_total", "outcome" => match outcome {
-        RenewalOutcome::Renewed => "renewed",
-        RenewalOutcome::Lost => "lost",
-        RenewalOutcome::Failed => "failed",
-        RenewalOutcome::Unanswered => "unanswered",
-    })
-    .increment(1);
+    shielded(|| {
+        #[cfg(feature = "metrics")]
+        metrics::counter!("polylock_renewals_total", "outcome" => match outcome {
+            RenewalOutcome::Renewed => "renewed",
+            RenewalOutcome::Lost => "lost",
+            RenewalOutcome::Failed => "failed",
+            RenewalOutcome::Unanswered => "unanswered",
+        })
+        .increment(1);
+    });
     let _ = outcome;
 }
 
 pub(crate) fn renewal_failed(name: &LockName, error: &Error) {
-    tracing::debug!(target: "polylock", lock = name.as_str(), %error, "renewal failed");
+    shielded(|| {
+        tracing::debug!(target: "polylock", lock = name.as_str(), %error, "renewal failed");
+    });
     renewed(RenewalOutcome::Failed);
 }
 
 pub(crate) fn renewal_unanswered(name: &LockName) {
-    tracing::debug!(target: "polylock", lock = name.as_str(), "renewal unanswered");
+    shielded(|| {
+        tracing::debug!(target: "polylock", lock = name.as_str(), "renewal unanswered");
+    });
     renewed(RenewalOutcome::Unanswered);
 }
 
 pub(crate) fn renewal_panicked(name: &LockName) {
-    tracing::error!(target: "polylock", lock = name.as_str(), "the backend panicked in a renewal");
+    shielded(|| {
+        tracing::error!(target: "polylock", lock = name.as_str(), "the backend panicked in a renewal");
+    });
 }
 
 pub(crate) fn suspected(
@@ -159,84 +193,110 @@ pub(crate) fn suspected(
     confirmed: Option<Duration>,
     lease_left: Option<Duration>,
 ) {
-    tracing::info!(target: "polylock", lock = name.as_str(), error = error.map(tracing::field::display),
-        confirmed_ms_ago = confirmed.map(millis), lease_ms_left = lease_left.map(millis), "hold suspect");
-    #[cfg(feature = "metrics")]
-    metrics::counter!("polylock_suspicions_total").increment(1);
+    shielded(|| {
+        tracing::info!(target: "polylock", lock = name.as_str(), error = error.map(tracing::field::display),
+            confirmed_ms_ago = confirmed.map(millis), lease_ms_left = lease_left.map(millis), "hold suspect");
+        #[cfg(feature = "metrics")]
+        metrics::counter!("polylock_suspicions_total").increment(1);
+    });
 }
 
 pub(crate) fn passed(name: &LockName, token: FencingToken) {
-    tracing::debug!(target: "polylock", lock = name.as_str(), token = token.as_u64(), "lock passed on");
-    #[cfg(feature = "metrics")]
-    metrics::counter!("polylock_passes_total").increment(1);
+    shielded(|| {
+        tracing::debug!(target: "polylock", lock = name.as_str(), token = token.as_u64(), "lock passed on");
+        #[cfg(feature = "metrics")]
+        metrics::counter!("polylock_passes_total").increment(1);
+    });
 }
 
 pub(crate) fn release_unanswered(name: &LockName, error: &Error) {
-    tracing::debug!(target: "polylock", lock = name.as_str(), %error, "release unanswered; trying again");
+    shielded(|| {
+        tracing::debug!(target: "polylock", lock = name.as_str(), %error, "release unanswered; trying again");
+    });
 }
 
 pub(crate) fn upgraded(name: &LockName, token: FencingToken) {
-    tracing::debug!(target: "polylock", lock = name.as_str(), token = token.as_u64(), "lock upgraded");
+    shielded(|| {
+        tracing::debug!(target: "polylock", lock = name.as_str(), token = token.as_u64(), "lock upgraded");
+    });
 }
 
 pub(crate) fn downgraded(name: &LockName, token: FencingToken) {
-    tracing::debug!(target: "polylock", lock = name.as_str(), token = token.as_u64(), "lock downgraded");
+    shielded(|| {
+        tracing::debug!(target: "polylock", lock = name.as_str(), token = token.as_u64(), "lock downgraded");
+    });
 }
 
 pub(crate) fn released(name: &LockName, token: FencingToken) {
-    tracing::debug!(target: "polylock", lock = name.as_str(), token = token.as_u64(), "lock released");
+    shielded(|| {
+        tracing::debug!(target: "polylock", lock = name.as_str(), token = token.as_u64(), "lock released");
+    });
 }
 
 /// Somebody of this process ended the hold of somebody else.
 pub(crate) fn revoked(name: &LockName, token: FencingToken, at_once: bool) {
-    tracing::warn!(target: "polylock", lock = name.as_str(), token = token.as_u64(), at_once, "hold revoked");
+    shielded(|| {
+        tracing::warn!(target: "polylock", lock = name.as_str(), token = token.as_u64(), at_once, "hold revoked");
+    });
 }
 
 /// One that nobody waits for any more.
 pub(crate) fn release_failed(name: &LockName, error: &Error) {
-    tracing::debug!(target: "polylock", lock = name.as_str(), %error, "a release in the background failed; the hold ends by itself");
+    shielded(|| {
+        tracing::debug!(target: "polylock", lock = name.as_str(), %error, "a release in the background failed; the hold ends by itself");
+    });
 }
 
 /// In a job of the keeper's.
 pub(crate) fn job_panicked() {
-    tracing::error!(target: "polylock", "the backend panicked in the background");
+    shielded(|| {
+        tracing::error!(target: "polylock", "the backend panicked in the background");
+    });
 }
 
 /// One that a user gave.
 #[cfg(all(feature = "blocking", not(shuttle)))]
 pub(crate) fn callback_panicked(name: &LockName) {
-    tracing::error!(target: "polylock", lock = name.as_str(), "a callback of a lost lock panicked");
+    shielded(|| {
+        tracing::error!(target: "polylock", lock = name.as_str(), "a callback of a lost lock panicked");
+    });
 }
 
 /// A candidate of this process leads.
 pub(crate) fn elected(name: &LockName, term: FencingToken, is_measured: bool) {
-    tracing::info!(target: "polylock", lock = name.as_str(), term = term.as_u64(), "leader elected");
+    shielded(|| {
+        tracing::info!(target: "polylock", lock = name.as_str(), term = term.as_u64(), "leader elected");
+    });
     leads(name, is_measured, 1.0);
 }
 
 /// The operating system starts no thread for it.
 #[cfg(all(feature = "blocking", not(shuttle)))]
 pub(crate) fn callback_not_started(name: &LockName) {
-    tracing::error!(target: "polylock", lock = name.as_str(), "a callback of a lost lock was not called: no thread can be started");
+    shielded(|| {
+        tracing::error!(target: "polylock", lock = name.as_str(), "a callback of a lost lock was not called: no thread can be started");
+    });
 }
 
 /// It leads no longer: it has resigned, or lost its hold for this reason.
 pub(crate) fn term_ended(name: &LockName, term: FencingToken, lost: Option<LostCause>, is_measured: bool) {
-    match lost {
+    shielded(|| match lost {
         None => tracing::info!(target: "polylock", lock = name.as_str(), term = term.as_u64(), "leader resigned"),
         Some(cause) => {
             tracing::warn!(target: "polylock", lock = name.as_str(), term = term.as_u64(), %cause, "leadership lost");
         }
-    }
+    });
     leads(name, is_measured, -1.0);
 }
 
 /// Counted, since the next candidate of this process may be elected before the term of the last one is dropped.
 fn leads(name: &LockName, is_measured: bool, more: f64) {
-    #[cfg(feature = "metrics")]
-    if is_measured {
-        metrics::gauge!("polylock_leader", "election" => name.as_str().to_owned()).increment(more);
-    }
+    shielded(|| {
+        #[cfg(feature = "metrics")]
+        if is_measured {
+            metrics::gauge!("polylock_leader", "election" => name.as_str().to_owned()).increment(more);
+        }
+    });
     let _ = (name, is_measured, more);
 }
 
@@ -249,8 +309,10 @@ pub(crate) struct AcquireTimer {
 
 impl AcquireTimer {
     pub(crate) fn begin() -> Self {
-        #[cfg(feature = "metrics")]
-        metrics::gauge!("polylock_acquires").increment(1);
+        shielded(|| {
+            #[cfg(feature = "metrics")]
+            metrics::gauge!("polylock_acquires").increment(1);
+        });
         Self {
             #[cfg(feature = "metrics")]
             since: std::time::Instant::now(),
@@ -262,12 +324,16 @@ impl AcquireTimer {
     pub(crate) fn ended(&mut self, name: &LockName, result: Result<Option<FencingToken>, &Error>) {
         self.outcome = match result {
             Ok(Some(token)) => {
-                tracing::debug!(target: "polylock", lock = name.as_str(), token = token.as_u64(), "lock acquired");
+                shielded(|| {
+                    tracing::debug!(target: "polylock", lock = name.as_str(), token = token.as_u64(), "lock acquired");
+                });
                 "acquired"
             }
             Ok(None) => "busy",
             Err(error) => {
-                tracing::debug!(target: "polylock", lock = name.as_str(), %error, "lock not acquired");
+                shielded(|| {
+                    tracing::debug!(target: "polylock", lock = name.as_str(), %error, "lock not acquired");
+                });
                 match error.kind() {
                     ErrorKind::TimedOut => "timed_out",
                     ErrorKind::Unavailable => "unavailable",
@@ -281,10 +347,10 @@ impl AcquireTimer {
 impl Drop for AcquireTimer {
     fn drop(&mut self) {
         #[cfg(feature = "metrics")]
-        {
+        shielded(|| {
             metrics::histogram!("polylock_wait_seconds", "outcome" => self.outcome).record(self.since.elapsed());
             metrics::gauge!("polylock_acquires").decrement(1);
-        }
+        });
         let _ = self.outcome;
     }
 }
@@ -300,8 +366,10 @@ pub(crate) struct HoldTimer {
 
 impl HoldTimer {
     pub(crate) fn begin() -> Self {
-        #[cfg(feature = "metrics")]
-        metrics::gauge!("polylock_holds").increment(1);
+        shielded(|| {
+            #[cfg(feature = "metrics")]
+            metrics::gauge!("polylock_holds").increment(1);
+        });
         Self {
             is_told: AtomicBool::new(false),
             #[cfg(feature = "metrics")]
@@ -312,10 +380,10 @@ impl HoldTimer {
     /// Its last guard has let go.
     pub(crate) fn released(&self) {
         #[cfg(feature = "metrics")]
-        {
+        shielded(|| {
             metrics::histogram!("polylock_hold_seconds", "ended" => "released").record(self.since.elapsed());
             metrics::gauge!("polylock_holds").decrement(1);
-        }
+        });
     }
 
     /// Reports the loss, unless it was reported before.
@@ -324,11 +392,13 @@ impl HoldTimer {
             return;
         }
         let cause = lost.cause();
-        tracing::warn!(target: "polylock", lock = lost.name().as_str(), token = token.as_u64(), %cause,
-            error = lost.error().map(tracing::field::display), confirmed_ms_ago = lost.last_confirmed().map(millis),
-            lease_ended_ms_ago = lost.lease_ended().map(millis), "hold lost");
+        shielded(|| {
+            tracing::warn!(target: "polylock", lock = lost.name().as_str(), token = token.as_u64(), %cause,
+                error = lost.error().map(tracing::field::display), confirmed_ms_ago = lost.last_confirmed().map(millis),
+                lease_ended_ms_ago = lost.lease_ended().map(millis), "hold lost");
+        });
         #[cfg(feature = "metrics")]
-        {
+        shielded(|| {
             let cause = match cause {
                 LostCause::Expired => "expired",
                 LostCause::NotHeld => "not_held",
@@ -340,6 +410,6 @@ impl HoldTimer {
             metrics::counter!("polylock_losses_total", "cause" => cause).increment(1);
             metrics::histogram!("polylock_hold_seconds", "ended" => "lost").record(self.since.elapsed());
             metrics::gauge!("polylock_holds").decrement(1);
-        }
+        });
     }
 }

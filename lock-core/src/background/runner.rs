@@ -1,9 +1,10 @@
 //! The keeper's task, one on each runtime that ever acquired. One of them is in charge and does the due work. The
 //! others watch whether its runtime is driven, and take over if it is not.
 
-use std::panic::AssertUnwindSafe;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::task::Poll;
+use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt, poll_fn};
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -19,6 +20,9 @@ use crate::sync::Arc;
 use crate::sync::time::{Instant, sleep};
 use crate::time::until;
 use crate::{observe, runtime};
+
+/// The pause before work that panicked is done again.
+const AFTER_A_PANIC: Duration = Duration::from_millis(100);
 
 /// Sees to it that the keeper has a runner on this runtime.
 ///
@@ -57,9 +61,17 @@ impl Running {
         let number = self.runner.number;
         while !self.keeper.is_finished() {
             match self.keeper.is_in_charge(number) {
-                true => self.serve().await,
+                true => self.serve_on().await,
                 false => self.stand_by().await,
             }
+        }
+    }
+
+    /// Serves. After a panic it begins anew: what was under way is repeated, and no hold is forgotten.
+    async fn serve_on(&self) {
+        if AssertUnwindSafe(self.serve()).catch_unwind().await.is_err() {
+            observe::job_panicked();
+            sleep(AFTER_A_PANIC).await;
         }
     }
 
@@ -84,9 +96,14 @@ impl Running {
         // They belong to this task alone. If its runtime is not driven any more, its undos never end.
         let undos = Arc::new(Undos::new());
         while let Some(due) = keeper.due(number) {
-            drop(due.stale);
+            shielded(|| drop(due.stale));
             for hold in due.holds {
-                let Some(Checked { next, renewal }) = hold.clone().check_due(number, due.resumed) else {
+                let check = || hold.clone().check_due(number, due.resumed);
+                let Some(checked) = shielded(check) else {
+                    keeper.schedule(&hold, after_a_panic());
+                    continue;
+                };
+                let Some(Checked { next, renewal }) = checked else {
                     continue; // its lease has just told us
                 };
                 // Until the renewal returns its own time.
@@ -101,7 +118,7 @@ impl Running {
                 }
             }
             for hold in due.lost {
-                hold.end_lost();
+                shielded(|| hold.end_lost());
             }
             for (number, job) in due.jobs {
                 // Outside tokio's cooperative budget of the task: once that is spent, no ready future makes progress.
@@ -159,7 +176,10 @@ struct Renewing {
 
 impl Renewing {
     async fn renew(mut self, renewal: BoxFuture<'static, Instant>) {
-        self.next = renewal.await;
+        self.next = AssertUnwindSafe(renewal).catch_unwind().await.unwrap_or_else(|_| {
+            observe::job_panicked();
+            after_a_panic()
+        });
     }
 }
 
@@ -167,6 +187,16 @@ impl Drop for Renewing {
     fn drop(&mut self) {
         self.keeper.schedule(&self.hold, self.next);
     }
+}
+
+/// The result, unless it panics. A panic in the work for one hold must not end that for all.
+fn shielded<T>(work: impl FnOnce() -> T) -> Option<T> {
+    let result = catch_unwind(AssertUnwindSafe(work));
+    result.inspect_err(|_| observe::job_panicked()).ok()
+}
+
+fn after_a_panic() -> Instant {
+    Instant::now() + AFTER_A_PANIC
 }
 
 async fn finish(number: u64, job: Box<dyn Job>, undos: Arc<Undos>) -> u64 {

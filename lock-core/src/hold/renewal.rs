@@ -151,9 +151,9 @@ impl Renewals {
     /// Returns the next check of the hold.
     pub(super) async fn renew(&self, runner: usize) -> Instant {
         self.begin(runner);
-        let next = self.drive(runner).await;
-        self.end_by(runner);
-        next
+        // Also if this is dropped, or panics: then it is renewed anew.
+        let _ending = EndingBy(self, runner);
+        self.drive(runner).await
     }
 
     async fn drive(&self, runner: usize) -> Instant {
@@ -237,7 +237,8 @@ impl Renewals {
             return None;
         }
         let (hold, ttl, name) = (state.hold.clone(), self.ttl, self.name.clone());
-        let renewal = AssertUnwindSafe(async move { hold.renew(ttl).await }).catch_unwind();
+        let span = observe::renew_span(&self.name, state.token);
+        let renewal = AssertUnwindSafe(async move { hold.renew(ttl).await }.instrument(span)).catch_unwind();
         let answer = renewal.map(move |answer| {
             answer.unwrap_or_else(|_| {
                 observe::renewal_panicked(&name);
@@ -247,11 +248,10 @@ impl Renewals {
         self.lease.renewing();
         let (asked, sent) = (Instant::now(), SentAt::now());
         observe::requested(BackendRequest::Renew);
-        let span = observe::renew_span(&self.name, state.token);
         state.unanswered.push_back(Unanswered {
             asked,
             sent,
-            answer: Box::pin(answer.instrument(span)),
+            answer: Box::pin(answer),
         });
         Some(asked)
     }
@@ -323,6 +323,14 @@ impl Renewals {
         if let Some(waker) = waker {
             waker.wake();
         }
+    }
+}
+
+struct EndingBy<'a>(&'a Renewals, usize);
+
+impl Drop for EndingBy<'_> {
+    fn drop(&mut self) {
+        self.0.end_by(self.1);
     }
 }
 

@@ -23,6 +23,7 @@ use self::lives::{a_life_of_haste, a_life_of_trouble, an_eventful_life, an_opera
 mod docs;
 mod json;
 mod lives;
+mod panics;
 
 fn runtime() -> Runtime {
     Builder::new_current_thread()
