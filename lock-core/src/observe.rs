@@ -355,13 +355,16 @@ impl Drop for AcquireTimer {
     }
 }
 
-/// Measures the duration of a hold, and records its end.
+/// Measures the duration of a hold, and records its end, once.
 #[derive(Debug)]
 pub(crate) struct HoldTimer {
-    /// Whether the loss was reported.
-    is_told: AtomicBool,
+    /// Whether its end was recorded.
+    is_over: AtomicBool,
     #[cfg(feature = "metrics")]
     since: std::time::Instant,
+    /// For how long it was held, once its last guard has let go. Then only the release can show whether it was lost before.
+    #[cfg(feature = "metrics")]
+    held_for: std::sync::OnceLock<Duration>,
 }
 
 impl HoldTimer {
@@ -371,24 +374,32 @@ impl HoldTimer {
             metrics::gauge!("polylock_holds").increment(1);
         });
         Self {
-            is_told: AtomicBool::new(false),
+            is_over: AtomicBool::new(false),
             #[cfg(feature = "metrics")]
             since: std::time::Instant::now(),
+            #[cfg(feature = "metrics")]
+            held_for: std::sync::OnceLock::new(),
         }
     }
 
-    /// Its last guard has let go.
-    pub(crate) fn released(&self) {
+    /// Its last guard has let go of a hold that is not known to be lost.
+    pub(crate) fn let_go(&self) {
         #[cfg(feature = "metrics")]
-        shielded(|| {
-            metrics::histogram!("polylock_hold_seconds", "ended" => "released").record(self.since.elapsed());
-            metrics::gauge!("polylock_holds").decrement(1);
-        });
+        if self.held_for.set(self.since.elapsed()).is_ok() {
+            shielded(|| metrics::gauge!("polylock_holds").decrement(1));
+        }
     }
 
-    /// Reports the loss, unless it was reported before.
+    /// Its release is over, answered or not. Says nothing of a hold whose loss was reported.
+    pub(crate) fn released(&self) {
+        if !self.is_over.swap(true, Ordering::Relaxed) {
+            self.ended("released");
+        }
+    }
+
+    /// Reports the loss, unless the end was recorded before.
     pub(crate) fn lost(&self, lost: &Lost, token: FencingToken) {
-        if self.is_told.swap(true, Ordering::Relaxed) {
+        if self.is_over.swap(true, Ordering::Relaxed) {
             return;
         }
         let cause = lost.cause();
@@ -408,8 +419,23 @@ impl HoldTimer {
                 LostCause::MaximumHold => "maximum_hold",
             };
             metrics::counter!("polylock_losses_total", "cause" => cause).increment(1);
-            metrics::histogram!("polylock_hold_seconds", "ended" => "lost").record(self.since.elapsed());
-            metrics::gauge!("polylock_holds").decrement(1);
         });
+        self.let_go();
+        self.ended("lost");
+    }
+
+    fn ended(&self, how: &'static str) {
+        #[cfg(feature = "metrics")]
+        if let Some(held_for) = self.held_for.get() {
+            shielded(|| metrics::histogram!("polylock_hold_seconds", "ended" => how).record(*held_for));
+        }
+        let _ = how;
+    }
+}
+
+impl Drop for HoldTimer {
+    /// Of a release that its runtime did not end.
+    fn drop(&mut self) {
+        self.released();
     }
 }

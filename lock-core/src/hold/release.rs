@@ -239,6 +239,7 @@ async fn end<W: Successor>(active: Arc<ActiveHold<W>>) -> Result<()> {
 
 fn released<W: Successor>(active: &ActiveHold<W>) {
     active.lease.finish_release();
+    active.timer.released();
     observe::released(&active.lock.name, active.token());
 }
 
@@ -253,27 +254,40 @@ async fn keep_trying<W: Successor>(active: Arc<ActiveHold<W>>) -> Result<()> {
         may_repeat
     };
     match until_answered(|| try_to_release(&active), may_repeat).await {
-        Ok(true) => {
+        Ok(Answer::Released) => {
             released(&active);
             Ok(())
         }
-        Ok(false) => Err(lost(&active)),
+        Ok(answer) => Err(ended_before(&active, answer == Answer::LostBefore)),
         Err(error) => {
             active.lease.finish_release();
+            active.timer.released();
             Err(error.about(&active.lock.name))
         }
     }
 }
 
-/// Sends a release, unless another runner has passed the hold on. Returns false if the hold had ended before.
-async fn try_to_release<W: Successor>(active: &ActiveHold<W>) -> Result<bool> {
+/// The answer of the server to a release.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answer {
+    Released,
+    /// The hold had been gone before: nothing of this process has ended it.
+    LostBefore,
+    /// The hold is gone. An earlier release may have ended it, or its lease, while that was unanswered.
+    Gone,
+}
+
+/// Sends a release, unless another runner has passed the hold on.
+async fn try_to_release<W: Successor>(active: &ActiveHold<W>) -> Result<Answer> {
     let Some(earlier_unanswered) = begin_sending(active) else {
-        return Ok(true);
+        return Ok(Answer::Released);
     };
     match release_once(active).await {
-        Ok(ReleaseOutcome::Released) => Ok(true),
+        Ok(ReleaseOutcome::Released) => Ok(Answer::Released),
+        Ok(ReleaseOutcome::AlreadyLost) if !earlier_unanswered => Ok(Answer::LostBefore),
         // The earlier try did it, its answer got lost.
-        Ok(ReleaseOutcome::AlreadyLost) => Ok(earlier_unanswered && Instant::now() < active.end()),
+        Ok(ReleaseOutcome::AlreadyLost) if Instant::now() < active.end() => Ok(Answer::Released),
+        Ok(ReleaseOutcome::AlreadyLost) => Ok(Answer::Gone),
         Err(error) => {
             if error.is_not_executed() && !earlier_unanswered {
                 active.release_sent.store(false, Ordering::SeqCst);
@@ -312,8 +326,13 @@ async fn release_once<W: Successor>(active: &ActiveHold<W>) -> Result<ReleaseOut
     .await
 }
 
-fn lost<W: Successor>(active: &ActiveHold<W>) -> Error {
+/// `is_loss`: nothing of this process has ended it.
+fn ended_before<W: Successor>(active: &ActiveHold<W>, is_loss: bool) -> Error {
     let lost = active.lease.lost_before_release();
+    match is_loss {
+        true => active.timer.lost(&lost, active.token()),
+        false => active.timer.released(),
+    }
     let message = format!("the hold had ended before it was released: {}", lost.why());
     Error::new(ErrorKind::Lost, message)
         .with_name(&active.lock.name)

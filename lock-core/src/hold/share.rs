@@ -217,7 +217,7 @@ impl<W: Successor> ActiveHold<W> {
         keeper.strike_off(self);
         self.renewals.stop();
         self.releasing();
-        self.timer.released();
+        self.timer.let_go();
         true
     }
 }

@@ -19,6 +19,7 @@ use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
 
 use self::lives::{a_life_of_haste, a_life_of_trouble, an_eventful_life, an_operators_life};
+use crate::scripted::{Answer, Request, Scripted};
 
 mod docs;
 mod json;
@@ -49,8 +50,12 @@ fn subscribed_by(subscriber: impl Subscriber + Send + Sync + 'static, life: impl
 
 /// All that was measured meanwhile.
 fn measured(life: impl Future<Output = ()>) -> Vec<(CompositeKey, DebugValue)> {
+    measured_by(|| runtime().block_on(life))
+}
+
+fn measured_by(life: impl FnOnce()) -> Vec<(CompositeKey, DebugValue)> {
     let recorder = DebuggingRecorder::new();
-    metrics::with_local_recorder(&recorder, || runtime().block_on(life));
+    metrics::with_local_recorder(&recorder, life);
     let measured = recorder.snapshotter().snapshot().into_vec();
     let described = |(key, _, description, value): (CompositeKey, _, Option<_>, _)| {
         assert!(description.is_some(), "{key:?} has no description");
@@ -121,6 +126,53 @@ fn gauges_show_what_goes_on() {
             drop(guard);
         });
     });
+}
+
+/// A hold whose release is answered like this: how often its end was measured, by its kind, and the events.
+fn ended_by(answer: Answer) -> (BTreeMap<String, usize>, String) {
+    let mut counts = BTreeMap::new();
+    let mut text = String::new();
+    let life = async {
+        let server = Scripted::default();
+        let locks = Locker::new(server.clone()).with_ttl(Duration::from_secs(9));
+        server.next(Request::Release, [answer]);
+        drop(locks.lock("a").acquire().await.unwrap());
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        locks.shutdown().await.unwrap();
+    };
+    let measured = measured_by(|| text = printed(life));
+    for (key, value) in measured {
+        let label = key.key().labels().next().map(|label| label.value().to_owned());
+        match (key.key().name(), value) {
+            ("polylock_hold_seconds", DebugValue::Histogram(values)) => counts.extend([(label.unwrap(), values.len())]),
+            ("polylock_losses_total", DebugValue::Counter(losses)) => {
+                counts.extend([(format!("loss {}", label.unwrap()), usize::try_from(losses).unwrap())]);
+            }
+            ("polylock_holds", DebugValue::Gauge(holds)) => assert_eq!(holds.into_inner(), 0.0),
+            _ => {}
+        }
+    }
+    (counts, text)
+}
+
+#[test]
+fn a_loss_that_the_release_finds_is_told_and_counted() {
+    let (counts, text) = ended_by(Answer::NotHeld);
+    let expected = [("lost".to_owned(), 1), ("loss not_held".to_owned(), 1)];
+    assert_eq!(counts, expected.into());
+    let told: Vec<_> = text.lines().filter(|line| line.contains("hold lost")).collect();
+    assert_eq!(told.len(), 1, "{text}");
+}
+
+/// It ended by that release, or by its lease after it: nobody relied on it any more.
+#[test]
+fn a_hold_that_is_gone_after_an_unanswered_release_is_not_counted_as_lost() {
+    let late = Duration::from_secs(10);
+    for answer in [Answer::DoThenFail, Answer::DoThenFailAfter(late), Answer::Deny] {
+        let (counts, text) = ended_by(answer);
+        assert_eq!(counts, [("released".to_owned(), 1)].into(), "{answer:?}");
+        assert!(!text.contains("hold lost"), "{text}");
+    }
 }
 
 #[test]
