@@ -3,7 +3,9 @@
 use std::fmt::Debug;
 use std::time::{Duration, Instant};
 
-use polylock::{ErrorKind, Guard, HoldState, Locker, Release};
+use async_trait::async_trait;
+use lock_core::backend::{AcquireRequest, Attempt, Capabilities, DistributedLock, LockStatus};
+use polylock::{ErrorKind, Guarantee, Guard, HoldState, LockName, Locker, MemoryBackend, Release, Verdict};
 use tokio::runtime::Builder;
 use tokio::time::{sleep, timeout};
 
@@ -38,6 +40,71 @@ fn a_forked_process_uses_nothing_of_its_parents_on_mysql() {
 fn a_forked_process_uses_nothing_of_its_parents_on_zookeeper() {
     let server = testbed::ZooKeeper::new().tick(TTL / 6).start();
     crate::fork::in_a_process_with(server, "&session_timeout=6s", fork_while_busy, all_refused);
+}
+
+/// A backend that must not be asked in a forked process: whatever it locks may be locked there for ever.
+#[derive(Debug)]
+struct OfOneProcess {
+    memory: MemoryBackend,
+    process: u32,
+}
+
+#[async_trait]
+impl DistributedLock for OfOneProcess {
+    fn capabilities(&self) -> Capabilities {
+        self.memory.capabilities()
+    }
+
+    fn keeps(&self, _: Guarantee) -> Verdict {
+        assert_eq!(std::process::id(), self.process, "asked in a forked process");
+        Verdict::Yes
+    }
+
+    async fn connect(&self) -> polylock::Result<()> {
+        self.memory.connect().await
+    }
+
+    async fn acquire(&self, request: &AcquireRequest) -> polylock::Result<Attempt> {
+        self.memory.acquire(request).await
+    }
+
+    async fn abandon(&self, request: &AcquireRequest) -> polylock::Result<()> {
+        self.memory.abandon(request).await
+    }
+
+    async fn status(&self, name: &LockName) -> polylock::Result<LockStatus> {
+        self.memory.status(name).await
+    }
+}
+
+#[test]
+fn a_forked_process_asks_no_backend_what_its_parents_require() {
+    in_a_process_of_its_own("", require_and_fork, |reports| assert_eq!(reports, [FINE]));
+}
+
+fn require_and_fork(_: &str) {
+    let backend = OfOneProcess {
+        memory: MemoryBackend::new(),
+        process: std::process::id(),
+    };
+    let locks = Locker::new(backend).require([Guarantee::Failover]);
+    let lock = locks.lock("free");
+    current_thread().block_on(async {
+        locks.connect().await.expect("it keeps all");
+        lock.acquire()
+            .await
+            .expect("a grant")
+            .release()
+            .await
+            .expect("still ours");
+    });
+    wait_for(fork_off(|| {
+        current_thread().block_on(async {
+            refused("try_acquire", lock.try_acquire()).await?;
+            refused("acquire_within", lock.acquire_within(AT_MOST)).await?;
+            refused("acquire", lock.acquire()).await
+        })
+    }));
 }
 
 fn all_refused(reports: Vec<String>) {
