@@ -27,11 +27,12 @@ mod plan;
 /// If a lock is lost while the caller waits for another one, all are released, and the acquire starts over.
 ///
 /// **The same name on two servers** is two locks. They are waited for in the order given, so give them in the same order
-/// everywhere. Two [`Locker`](crate::Locker)s that were made apart count as two servers, clones of one as one.
+/// everywhere. Two [`Locker`](crate::Locker)s count as one server if they are clones, or were made of one `Arc` by
+/// [`Locker::from_backend`](crate::Locker::from_backend), and as two otherwise.
 ///
 /// # Errors
 /// - [`ErrorKind::Misconfigured`] if there is no lock, if a name of one server is there twice (also in two modes), or if a
-///   lock has a [minimum hold](Lock::hold_at_least).
+///   lock has a [minimum hold](Lock::hold_at_least) or a [maximum hold](Lock::hold_at_most).
 /// - The errors of [`Lock::acquire`]. [`Error::name`] is the name of the lock that failed.
 ///
 /// After an error no lock is held. The call waits for the releases, each for up to the operation timeout of its locker.

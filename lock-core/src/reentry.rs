@@ -8,13 +8,14 @@ static LAST: AtomicU64 = AtomicU64::new(0);
 ///
 /// An acquire with the key of a live hold of the same [`Locker`](crate::Locker) succeeds at once, without asking the
 /// server. It shares the hold and its token. The hold ends when its last guard is released. The acquire must ask for the
-/// same TTL, lease and minimum hold. A hold that is lost or being released is not shared: then the acquire waits.
+/// same TTL, kind of lease and maximum hold, for the same minimum hold unless it reads, and for no higher token floor. A hold
+/// that is lost or being released is not shared: then the acquire waits.
 ///
-/// The key of an exclusive or upgradable hold also reads at once. An acquire that would wait for its own key returns
-/// [`Misconfigured`](crate::ErrorKind::Misconfigured) at once: one that wants to write or to be upgradable while its key
-/// reads, and one that wants to write while its key is upgradable. Readers with a key share a hold with that key alone. This
-/// is decided when an acquire enters the local queue, and for those that wait there. An acquire that already waits at the
-/// server keeps waiting: do not await two acquires of one key in different modes at the same time.
+/// The key of an exclusive hold also reads at once. An acquire that wants to write while its key reads would wait for itself,
+/// and returns [`Misconfigured`](crate::ErrorKind::Misconfigured) at once. Upgradable holds and permits have no key. Readers with a
+/// key share a hold with that key alone. This is decided when an acquire enters the local queue, and for those that wait there.
+/// An acquire that already waits at the server keeps waiting: do not await two acquires of one key in different modes at the
+/// same time.
 ///
 /// **A key does not identify a task.** All holders of the key share the hold: two tasks that run at the same time with one
 /// key do *not* exclude each other. Make one key for each call chain, pass it down as an argument, and never keep it in a

@@ -100,7 +100,10 @@ impl Tombstones {
 
     /// Requests of this id have effect again.
     pub fn remove(&mut self, holder: HolderId) {
-        self.dead.remove(&holder);
+        if self.dead.remove(&holder) {
+            // It may be added again, for a minute from then.
+            self.by_age.retain(|(_, known)| *known != holder);
+        }
     }
 }
 
@@ -139,5 +142,25 @@ impl<L> Grant<L> {
     /// Returns whether the token is this grant's own, or one reserved with it.
     pub fn has_token(&self, token: FencingToken) -> bool {
         rules::has_token(self.granted, self.last_token.max(self.token), token)
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_that_is_added_again_is_dead_for_a_minute_from_then() {
+        let (holder, start) = (HolderId::random(), Instant::now());
+        let mut dead = Tombstones::default();
+        dead.add(holder, start);
+        dead.remove(holder);
+        assert!(!dead.contains(holder));
+        dead.add(holder, start + TOMBSTONE / 2);
+        dead.add(HolderId::random(), start + TOMBSTONE);
+        assert!(dead.contains(holder));
+        dead.add(HolderId::random(), start + TOMBSTONE * 3 / 2);
+        assert!(!dead.contains(holder));
+        assert_eq!(dead.by_age.len(), dead.dead.len(), "nothing piles up");
     }
 }
