@@ -189,8 +189,8 @@ fn builds() -> Vec<Step> {
             Kind::Build,
             &format!("test {ALL} --test torture --test models --no-run"),
         ),
-        races("build races", Kind::Build, " --no-run"),
-        // One after another: cargo removes the folder of a crate before it is documented, and others link to what is there.
+        // One crate after another: cargo removes the folder of a crate before it is documented, and others link to what is there. What keeps
+        // both cores busy comes later, when nothing else does.
         step(DOCS, Kind::Build, &format!("doc {ALL} --no-deps --jobs 1")).with(("RUSTDOCFLAGS", "-D warnings")),
         step(
             "deny",
@@ -215,7 +215,8 @@ fn builds() -> Vec<Step> {
         Kind::Build,
         "check --package polylock-cli --no-default-features",
     ));
-    // After all that cargo builds here: while it builds, steps of other lines wait for its lock.
+    // After all that cargo builds in the tests' folder: while it does, steps of other lines wait for its lock.
+    steps.push(races("build races", Kind::Build, " --no-run"));
     steps.push(races("races", Kind::Test, "").needs("build races"));
     let models = format!("test {ALL} --test models --no-fail-fast");
     steps.push(step("models", Kind::Torture, &models).needs("build torture"));
