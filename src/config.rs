@@ -177,6 +177,62 @@ impl Config {
         Ok(connect::required(locker, require, trusting))
     }
 
+    /// Makes the tables that locks in MySQL, MariaDB and PostgreSQL need and that are missing, on each server of a quorum. Other
+    /// servers need none. A locker makes its tables by itself, if its user may: this is for a deployment under another
+    /// user. See `schema::migrate` of [MySQL](mysql/schema/fn.migrate.html) and [PostgreSQL](postgres/schema/fn.migrate.html).
+    ///
+    /// # Errors
+    /// [`ErrorKind::Denied`], with the SQL for an administrator, if tables are missing and the user may not create them; those
+    /// of [`connect_lazy`](Self::connect_lazy), and those of connecting.
+    ///
+    /// # Cancel safety
+    /// May be dropped at any point: some tables are then made. Call it again.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # async fn example() -> Result<(), polylock::Error> {
+    /// polylock::Config::new("postgres://admin:secret@db/shop?schema=locks").migrate().await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn migrate(&self) -> Result<()> {
+        for url in self.server_urls()? {
+            connect::tables::make(&url, self.credentials.as_ref()).await?;
+        }
+        Ok(())
+    }
+
+    /// The SQL of all tables that [`migrate`](Self::migrate) makes, as statements that end with `;`, those of several servers one after the other. Empty if none are
+    /// needed.
+    ///
+    /// # Errors
+    /// Those of [`connect_lazy`](Self::connect_lazy).
+    ///
+    /// # Examples
+    /// ```
+    /// # fn main() -> Result<(), polylock::Error> {
+    /// assert_eq!(polylock::Config::new("memory:").schema()?, "");
+    /// # Ok(()) }
+    /// ```
+    pub fn schema(&self) -> Result<String> {
+        let mut all: Vec<String> = Vec::new();
+        for url in self.server_urls()? {
+            let sql = connect::tables::sql(&url, self.credentials.as_ref())?;
+            // The nodes of a quorum mostly have the same ones.
+            if !all.contains(&sql) {
+                all.push(sql);
+            }
+        }
+        Ok(all.concat())
+    }
+
+    /// The URL of each server.
+    fn server_urls(&self) -> Result<Vec<String>> {
+        match self.servers()? {
+            Servers::One(url) => connect::tables::servers_of(url),
+            Servers::Quorum(urls, _) => Ok(urls.to_vec()),
+        }
+    }
+
     /// The servers that it names, in one way.
     fn servers(&self) -> Result<Servers<'_>> {
         let refused = |message| Err(Error::new(ErrorKind::Misconfigured, message));

@@ -123,8 +123,13 @@ fn redis(url: &str, source: Source<'_>) -> Result<Arc<dyn DistributedLock>> {
 
 #[cfg(feature = "mysql")]
 fn mysql(url: &str, source: Source<'_>) -> Result<Arc<dyn DistributedLock>> {
+    crate::mysql::backend(mysql_config(url, source)?)
+}
+
+#[cfg(feature = "mysql")]
+fn mysql_config(url: &str, source: Source<'_>) -> Result<crate::mysql::MySqlConfig> {
     let config = crate::mysql::MySqlConfig::from_url(url)?;
-    crate::mysql::backend(match source {
+    Ok(match source {
         Some(source) => config.with_credentials(source.clone()),
         None => config,
     })
@@ -132,8 +137,13 @@ fn mysql(url: &str, source: Source<'_>) -> Result<Arc<dyn DistributedLock>> {
 
 #[cfg(feature = "postgres")]
 fn postgres(url: &str, source: Source<'_>) -> Result<Arc<dyn DistributedLock>> {
+    crate::postgres::backend(postgres_config(url, source)?)
+}
+
+#[cfg(feature = "postgres")]
+fn postgres_config(url: &str, source: Source<'_>) -> Result<crate::postgres::PostgresConfig> {
     let config = crate::postgres::PostgresConfig::from_url(url)?;
-    crate::postgres::backend(match source {
+    Ok(match source {
         Some(source) => config.with_credentials(source.clone()),
         None => config,
     })
@@ -223,22 +233,26 @@ macro_rules! without_feature {
     ($feature:literal, $backend:ident($($server:ty),+)) => {
         #[cfg(not(feature = $feature))]
         fn $backend($(_: $server),+) -> Result<Arc<dyn DistributedLock>> {
-            let message = concat!(
-                "polylock was built without its feature `",
-                $feature,
-                "`: enable it, as in ",
-                "`polylock = { version = \"",
-                env!("CARGO_PKG_VERSION"),
-                "\", features = [\"",
-                $feature,
-                "\"] }` ",
-                "or `--features ",
-                $feature,
-                "`"
-            );
-            Err(Error::new(ErrorKind::Misconfigured, message))
+            Err(missing_feature($feature))
         }
     };
+}
+
+/// The error for a server whose feature is not enabled.
+#[cfg(not(all(
+    feature = "redis",
+    feature = "mysql",
+    feature = "postgres",
+    feature = "zookeeper",
+    feature = "quorum"
+)))]
+fn missing_feature(feature: &str) -> Error {
+    let version = env!("CARGO_PKG_VERSION");
+    let message = format!(
+        "polylock was built without its feature `{feature}`: enable it, as in \
+         `polylock = {{ version = \"{version}\", features = [\"{feature}\"] }}` or `--features {feature}`"
+    );
+    Error::new(ErrorKind::Misconfigured, message)
 }
 
 without_feature!("redis", redis(&str, Source<'_>));
@@ -252,5 +266,6 @@ without_feature!("quorum", quorum_of(&[String], Option<&QuorumOptions>, Source<'
 mod fuzz;
 mod requirements;
 mod scheme;
+pub(crate) mod tables;
 #[cfg(test)]
 mod tests;

@@ -212,10 +212,10 @@ pub(crate) enum BenchLocks {
 
 #[derive(Debug, Args)]
 pub(crate) struct MigrateArgs {
-    /// Print the SQL, for an administrator, and change nothing. Default: that for the server of the URL, or for mysql
+    /// Print the SQL, for an administrator, and change nothing. Default: that for the servers of the URL, or for mysql
     #[arg(long, value_name = "SERVER", require_equals = true, num_args = 0..=1)]
     pub(crate) print: Option<Option<TablesOf>>,
-    /// With --print: what the tables' names begin with. Otherwise the URL says it, as in ?table=shop_locks
+    /// With --print and no URL: what the tables' names begin with. A URL says it, as in ?table=shop_locks
     #[arg(long, value_name = "NAME", requires = "print")]
     pub(crate) table: Option<String>,
 }

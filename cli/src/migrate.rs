@@ -1,107 +1,95 @@
 //! `polylock migrate`: the tables of MySQL, MariaDB and PostgreSQL.
 
+use std::io::Write;
+
+use polylock::Config;
+
 use crate::cli::{MigrateArgs, ServerArgs, TablesOf};
 use crate::exit::{Code, Failure};
+use crate::server;
 
-/// Makes the tables of the server that is named, or prints their SQL.
+/// Makes the tables of the servers that are named, or prints their SQL.
 ///
 /// # Errors
-/// If the server refuses, or if another server is named, which needs no tables.
+/// If a server refuses, or if only others are named, which need no tables.
 pub(crate) async fn migrate(arguments: &MigrateArgs, server: &ServerArgs) -> Result<Code, Failure> {
-    let url = crate::server::config(server).map(|config| config.url);
-    let named = url.as_ref().ok().and_then(|url| tables_of(url));
-    if let Some(wanted) = arguments.print {
-        // Without a server, the one that was there first.
-        let of = wanted.or(named).unwrap_or(TablesOf::Mysql);
-        let sql = match of {
-            TablesOf::Mysql => mysql::sql(arguments.table.as_deref()),
-            TablesOf::Postgres => postgres::sql(arguments.table.as_deref()),
-        }?;
-        let mut output = std::io::stdout();
-        let printed = std::io::Write::write_all(&mut output, sql.as_bytes());
-        printed.map_err(|error| Failure::os("cannot write to standard output", &error))?;
+    let Some(wanted) = arguments.print else {
+        let config = server::config(server)?;
+        tables(&config)?;
+        config.migrate().await?;
         return Ok(Code::SUCCESS);
-    }
-    let url = url?;
-    match named {
-        Some(TablesOf::Mysql) => mysql::migrate(&url).await?,
-        Some(TablesOf::Postgres) => postgres::migrate(&url).await?,
-        None => {
+    };
+    let config = server::is_named(server).then(|| server::config(server)).transpose()?;
+    let config = config.filter(|config| wanted.is_none_or(|wanted| is_of(config, wanted)));
+    let sql = match (config, wanted) {
+        (Some(_), _) if arguments.table.is_some() => {
             return Err(Failure::usage(
-                "only MySQL, MariaDB and PostgreSQL need tables: other servers need no preparation",
+                "the URL says what the tables' names begin with, as in ?table=shop_locks: leave out --table",
             ));
         }
-    }
+        (Some(config), _) => tables(&config),
+        // Without a server, the one that was there first.
+        (None, None | Some(TablesOf::Mysql)) => mysql(arguments.table.as_deref()),
+        (None, Some(TablesOf::Postgres)) => postgres(arguments.table.as_deref()),
+    }?;
+    let printed = std::io::stdout().write_all(sql.as_bytes());
+    printed.map_err(|error| Failure::os("cannot write to standard output", &error))?;
     Ok(Code::SUCCESS)
 }
 
-fn tables_of(url: &str) -> Option<TablesOf> {
-    match url.split(':').next().unwrap_or_default().to_ascii_lowercase().as_str() {
-        "mysql" | "mariadb" => Some(TablesOf::Mysql),
-        "postgres" | "postgresql" => Some(TablesOf::Postgres),
-        _ => None,
+/// The SQL of the tables of these servers.
+fn tables(config: &Config) -> Result<String, Failure> {
+    match config.schema()? {
+        sql if sql.is_empty() => Err(Failure::usage(
+            "only MySQL, MariaDB and PostgreSQL need tables: other servers need no preparation",
+        )),
+        sql => Ok(sql),
+    }
+}
+
+fn is_of(config: &Config, wanted: TablesOf) -> bool {
+    let scheme = config.url.split(':').next().unwrap_or_default().to_ascii_lowercase();
+    match wanted {
+        TablesOf::Mysql => ["mysql", "mariadb"].contains(&&*scheme),
+        TablesOf::Postgres => ["postgres", "postgresql"].contains(&&*scheme),
     }
 }
 
 #[cfg(feature = "mysql")]
-mod mysql {
+fn mysql(table: Option<&str>) -> Result<String, Failure> {
     use polylock::mysql::{MySqlConfig, schema};
 
-    use crate::exit::Failure;
-
-    pub(super) fn sql(table: Option<&str>) -> Result<String, Failure> {
-        let table = table.unwrap_or(MySqlConfig::DEFAULT_TABLE);
-        let all = [
-            schema::row_lock(table)?,
-            schema::lease_table(table)?,
-            schema::fences(table)?,
-        ];
-        Ok(all.concat())
-    }
-
-    pub(super) async fn migrate(url: &str) -> Result<(), Failure> {
-        Ok(schema::migrate(&MySqlConfig::from_url(url)?).await?)
-    }
+    let table = table.unwrap_or(MySqlConfig::DEFAULT_TABLE);
+    let all = [
+        schema::row_lock(table)?,
+        schema::lease_table(table)?,
+        schema::fences(table)?,
+    ];
+    Ok(all.concat())
 }
 
 #[cfg(feature = "postgres")]
-mod postgres {
+fn postgres(table: Option<&str>) -> Result<String, Failure> {
     use polylock::postgres::{PostgresConfig, schema};
 
-    use crate::exit::Failure;
-
-    pub(super) fn sql(table: Option<&str>) -> Result<String, Failure> {
-        let table = table.unwrap_or(PostgresConfig::DEFAULT_TABLE);
-        let all = [
-            schema::lease_table(None, table)?,
-            schema::sessions(None, table)?,
-            schema::fences(None, table)?,
-        ];
-        Ok(all.concat())
-    }
-
-    pub(super) async fn migrate(url: &str) -> Result<(), Failure> {
-        Ok(schema::migrate(&PostgresConfig::from_url(url)?).await?)
-    }
+    let table = table.unwrap_or(PostgresConfig::DEFAULT_TABLE);
+    let all = [
+        schema::lease_table(None, table)?,
+        schema::sessions(None, table)?,
+        schema::fences(None, table)?,
+    ];
+    Ok(all.concat())
 }
 
 macro_rules! without_feature {
-    ($feature:literal, $module:ident) => {
+    ($feature:literal, $server:ident) => {
         #[cfg(not(feature = $feature))]
-        mod $module {
-            use crate::exit::Failure;
-
-            fn missing() -> Failure {
-                Failure::usage(concat!("polylock was built without its feature `", $feature, "`"))
-            }
-
-            pub(super) fn sql(_: Option<&str>) -> Result<String, Failure> {
-                Err(missing())
-            }
-
-            pub(super) async fn migrate(_: &str) -> Result<(), Failure> {
-                Err(missing())
-            }
+        fn $server(_: Option<&str>) -> Result<String, Failure> {
+            Err(Failure::usage(concat!(
+                "polylock was built without its feature `",
+                $feature,
+                "`"
+            )))
         }
     };
 }

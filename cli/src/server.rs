@@ -17,6 +17,12 @@ pub(crate) const URL_VARIABLE: &str = "POLYLOCK_URL";
 /// The time by which a server that does not answer may delay the end.
 pub(crate) const SHUTDOWN: Duration = Duration::from_secs(1);
 
+/// Whether the arguments or the environment name a server.
+pub(crate) fn is_named(arguments: &ServerArgs) -> bool {
+    let in_arguments = arguments.url.is_some() || arguments.url_file.is_some() || arguments.config.is_some();
+    in_arguments || std::env::var_os(URL_VARIABLE).is_some_and(|url| !url.is_empty())
+}
+
 /// The configuration that the arguments or the environment name.
 ///
 /// # Errors

@@ -360,7 +360,7 @@ pub trait Hold: Debug + Send + Sync + 'static {
 #[non_exhaustive]
 pub struct ReleaseOptions {
     /// The name stays taken for this long from now: the rest of a minimum hold. Core sets it only if the backend
-    /// declares [`Capabilities::minimum_hold`].
+    /// declares [`Capabilities::minimum_hold`], and never for a hold whose [downgrade](Hold::downgrade) it has begun.
     pub keep_for: Option<Duration>,
 }
 

@@ -61,6 +61,25 @@ pub fn fences(table: &str) -> Result<String> {
     Ok(script(&[fence_table(&format!("{table}_fences"))]))
 }
 
+/// The SQL of all tables of this configuration: what [`migrate`] makes.
+///
+/// # Errors
+/// Those of [`row_lock`].
+///
+/// # Examples
+/// ```
+/// # fn main() -> Result<(), lock_core::Error> {
+/// use lock_mysql::{MySqlConfig, schema};
+///
+/// let config = MySqlConfig::from_url("mysql://app@db/shop?table=shop_locks")?;
+/// assert_eq!(schema::of(&config)?.matches("`shop_locks").count(), 5);
+/// # Ok(()) }
+/// ```
+pub fn of(config: &MySqlConfig) -> Result<String> {
+    check_table_prefix(&config.table)?;
+    Ok(script(&all(&config.table)))
+}
+
 /// Makes the tables that are missing, all those of the table above. Needs `CREATE` if one is missing, and no permission on
 /// data.
 ///

@@ -26,7 +26,7 @@ use std::time::Duration;
 use lock_core::{Error, ErrorKind, Result};
 use lock_kit::tables::{Table, script};
 
-use crate::config::{PostgresConfig, Strategy};
+use crate::config::PostgresConfig;
 use crate::connection::{Connection, Dialer};
 use crate::error::SqlError;
 use crate::names::{check_identifiers, quoted};
@@ -66,12 +66,30 @@ pub fn sessions(schema: Option<&str>, table: &str) -> Result<String> {
 /// ```
 pub fn fences(schema: Option<&str>, table: &str) -> Result<String> {
     check_identifiers(schema, table)?;
-    let columns = "resource bytea PRIMARY KEY, writer bigint NOT NULL DEFAULT 0, reader bigint NOT NULL DEFAULT 0";
-    // An update stays within its page, and that cleans itself.
-    Ok(script(&[make(schema, table, "fences", columns, "fillfactor=50")]))
+    Ok(script(&[fence_table(schema, table)]))
 }
 
-/// Makes the tables of the configuration's strategy that are missing. Needs `CREATE` on the schema if one is missing, and no permission on data.
+/// The SQL of all tables of this configuration, whatever its strategy: what [`migrate`] makes.
+///
+/// # Errors
+/// Those of [`lease_table`].
+///
+/// # Examples
+/// ```
+/// # fn main() -> Result<(), lock_core::Error> {
+/// use lock_postgres::{PostgresConfig, schema};
+///
+/// let config = PostgresConfig::from_url("postgres://app@db/shop?schema=locks")?;
+/// assert_eq!(schema::of(&config)?.matches("\"locks\".\"polylock_").count(), 6);
+/// # Ok(()) }
+/// ```
+pub fn of(config: &PostgresConfig) -> Result<String> {
+    check_identifiers(config.schema.as_deref(), &config.table)?;
+    Ok(script(&all(config)))
+}
+
+/// Makes the tables that are missing, all those of the table above. Needs `CREATE` on the schema if one is missing, and no permission
+/// on data.
 ///
 /// # Errors
 /// [`ErrorKind::Denied`], with the SQL for an administrator, if tables are missing and the user may not create them; and those of
@@ -92,12 +110,15 @@ pub fn fences(schema: Option<&str>, table: &str) -> Result<String> {
 pub async fn migrate(config: &PostgresConfig) -> Result<()> {
     config.check()?;
     let connection = Dialer::new(config.clone()).dial().await?;
-    let make = match config.strategy() {
-        Strategy::Lease => lease_tables,
-        Strategy::Session => session_tables,
-    };
-    let tables = make(config.schema.as_deref(), &config.table);
-    prepare_tables(&tables, &connection, config.response_timeout).await
+    prepare_tables(&all(config), &connection, config.response_timeout).await
+}
+
+fn all(config: &PostgresConfig) -> Vec<Table> {
+    let (schema, table) = (config.schema.as_deref(), config.table.as_str());
+    let mut tables = lease_tables(schema, table);
+    tables.extend(session_tables(schema, table));
+    tables.push(fence_table(schema, table));
+    tables
 }
 
 /// Makes the tables that are missing.
@@ -192,6 +213,12 @@ pub(crate) fn session_tables(schema: Option<&str>, table: &str) -> Vec<Table> {
             "fillfactor=60",
         ),
     ]
+}
+
+fn fence_table(schema: Option<&str>, table: &str) -> Table {
+    let columns = "resource bytea PRIMARY KEY, writer bigint NOT NULL DEFAULT 0, reader bigint NOT NULL DEFAULT 0";
+    // An update stays within its page, and that cleans itself.
+    make(schema, table, "fences", columns, "fillfactor=50")
 }
 
 #[cfg(test)]

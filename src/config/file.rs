@@ -13,9 +13,9 @@ use super::{Config, QuorumOptions, duration};
 pub(super) struct File {
     #[serde(default)]
     url: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "no_text::urls")]
     urls: Vec<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "no_text::quorum")]
     quorum: Option<QuorumOptions>,
     #[serde(default, deserialize_with = "duration::deserialize")]
     ttl: Option<Duration>,
@@ -36,6 +36,8 @@ pub(super) struct File {
     #[serde(default)]
     trusting: Vec<String>,
 }
+
+mod no_text;
 
 /// A file that names no server, or servers in two ways, is refused as soon as it is read.
 impl TryFrom<File> for Config {

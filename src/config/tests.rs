@@ -207,6 +207,38 @@ async fn a_variable_that_is_not_set_is_said_by_every_backend() {
     }
 }
 
+/// The SQL of what `migrate` makes.
+#[test]
+#[cfg(all(feature = "redis", feature = "mysql", feature = "postgres", feature = "quorum"))]
+fn the_tables_are_those_of_the_url() {
+    let schema = |url: &str| Config::new(url).schema().unwrap();
+    let (mysql, postgres) = (
+        "mysql://app@a/db?strategy=lease&table=shop&require=failover&trusting=failover",
+        "postgres://app@a/db?schema=locks&require=fifo",
+    );
+    assert_eq!(schema(mysql).matches("TABLE IF NOT EXISTS `shop").count(), 5);
+    assert_eq!(
+        schema(postgres)
+            .matches("TABLE IF NOT EXISTS \"locks\".\"polylock_")
+            .count(),
+        6
+    );
+    assert_eq!(schema("redis://a"), "");
+    let both = schema(mysql) + &schema(postgres);
+    let (mysql, postgres) = (
+        "mysql://app@a/db?strategy=lease&table=shop",
+        "postgres://app@a/db?schema=locks",
+    );
+    let quorum = format!("quorum:?require=failover|{mysql}|redis://b|{postgres}|{mysql}");
+    assert_eq!(schema(&quorum), both);
+    assert_eq!(
+        Config::of_quorum([mysql, "redis://b", postgres]).schema().unwrap(),
+        both
+    );
+    let refused = Config::new("etcd://user:secret@a").schema().unwrap_err().to_string();
+    assert!(refused.contains("`etcd`") && !refused.contains("secret"), "{refused}");
+}
+
 #[cfg(feature = "serde")]
 fn read(json: &str) -> serde_json::Result<Config> {
     serde_json::from_str(json)
@@ -249,6 +281,7 @@ fn a_quorum_is_read_from_a_file() {
     let urls = ["redis://a", "redis://b", "zookeeper://c"];
     let text = |quorum| format!(r#"{{"urls": ["redis://a", "redis://b", "zookeeper://c"]{quorum}}}"#);
     assert_eq!(read(&text("")).unwrap(), Config::of_quorum(urls));
+    assert_eq!(read(&text(r#", "quorum": null"#)).unwrap(), Config::of_quorum(urls));
     let settings = QuorumOptions::new()
         .with_patience(Duration::from_millis(300))
         .with_restart_delay(Duration::from_secs(30));
@@ -260,7 +293,11 @@ fn a_quorum_is_read_from_a_file() {
         ("{}", "write its `url`, or `urls`"),
         (r#"{"url": "memory:", "urls": ["memory:"]}"#, "both `url` and `urls`"),
         (r#"{"url": "memory:", "quorum": {}}"#, "need `urls`"),
-        (r#"{"urls": "memory:"}"#, "expected a sequence"),
+        (r#"{"urls": "redis://:secret@a"}"#, "`urls` is a list"),
+        (
+            r#"{"urls": ["memory:"], "quorum": "redis://:secret@a"}"#,
+            "`quorum` has settings",
+        ),
         (
             r#"{"urls": ["memory:"], "quorum": {"delay": "1s"}}"#,
             "unknown field `delay`",
@@ -271,7 +308,7 @@ fn a_quorum_is_read_from_a_file() {
         ),
     ] {
         let error = read(json).unwrap_err().to_string();
-        assert!(error.contains(message), "{json}: {error}");
+        assert!(error.contains(message) && !error.contains("secret"), "{json}: {error}");
     }
 }
 

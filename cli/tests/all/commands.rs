@@ -165,13 +165,35 @@ fn migrate_prints_the_sql() {
     );
     assert!(sql.contains("shop_locks_fences"), "{sql}");
     assert_eq!(run("", &["migrate", "--print", "--table", "a b"]).code, Some(78));
-    for (url, print) in [("", "--print=postgres"), ("postgres://app@127.0.0.1:1/shop", "--print")] {
-        let printed = run(url, &["migrate", print, "--table", "shop_locks"]);
+    let printed = run("", &["migrate", "--print=postgres", "--table", "shop_locks"]);
+    let sql = printed.output.join("\n");
+    assert_eq!(printed.code, Some(0), "{printed:?}");
+    assert!(
+        sql.contains("\"shop_locks_leases\"") && sql.contains("\"shop_locks_fences\""),
+        "{sql}"
+    );
+}
+
+/// Of every server that the URL names, with what it says of them.
+#[test]
+fn migrate_prints_the_sql_of_the_url() {
+    let postgres = "postgres://app@127.0.0.1:1/shop?schema=locks&require=failover&trusting=failover";
+    for (url, print) in [
+        (postgres, "--print"),
+        (postgres, "--print=postgres"),
+        (
+            "quorum:redis://127.0.0.1:1|postgres://app@127.0.0.1:1/shop?schema=locks",
+            "--print",
+        ),
+    ] {
+        let printed = run(url, &["migrate", print]);
         let sql = printed.output.join("\n");
-        assert_eq!(printed.code, Some(0), "{printed:?}");
-        assert!(
-            sql.contains("\"shop_locks_leases\"") && sql.contains("\"shop_locks_fences\""),
-            "{sql}"
-        );
+        let tables = sql.matches("CREATE TABLE IF NOT EXISTS \"locks\".\"polylock_").count();
+        assert_eq!((printed.code, tables), (Some(0), 6), "{printed:?}");
     }
+    let printed = run(postgres, &["migrate", "--print=mysql"]);
+    assert!(printed.output.join("\n").contains("`polylock_fences`"), "{printed:?}");
+    let twice = run(postgres, &["migrate", "--print", "--table", "shop_locks"]);
+    assert_eq!(twice.code, Some(64), "{twice:?}");
+    assert_eq!(run("redis://127.0.0.1:1", &["migrate", "--print"]).code, Some(64));
 }
