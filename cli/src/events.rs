@@ -19,24 +19,35 @@ const TARGET: &str = "polylock";
 /// Events that `run` reports in its own words.
 const SAID: [&str; 1] = ["hold lost"];
 
-/// Writes the library's events to standard error: warnings, all of them with `-v`, none with `-q`, or what `RUST_LOG` says.
+/// Writes the library's events to standard error: warnings, all of them with `-v`, none with `-q`, or what `RUST_LOG` says of them.
 pub(crate) fn install(output: OutputArgs) {
-    let level = match (output.quiet, output.verbose) {
-        (true, _) => LevelFilter::OFF,
-        (false, true) => LevelFilter::DEBUG,
-        (false, false) => LevelFilter::WARN,
-    };
-    let chosen = std::env::var("RUST_LOG")
-        .ok()
-        .and_then(|text| text.parse::<Targets>().ok());
-    let is_default = chosen.is_none() && !output.verbose;
-    let filter = chosen.unwrap_or_else(|| Targets::new().with_target(TARGET, level));
+    let chosen = std::env::var("RUST_LOG").ok();
+    let (filter, is_default) = filter(output, chosen.as_deref());
     let layer = Sink(move |level: Level, line: &Line| {
         if !(is_default && SAID.contains(&line.message.as_str())) {
             say(&format!("{}: {}{}", level_name(level), line.message, line.fields));
         }
     });
     tracing_subscriber::registry().with(layer.with_filter(filter)).init();
+}
+
+/// Which events are written, and whether nobody has chosen them.
+fn filter(output: OutputArgs, chosen: Option<&str>) -> (Targets, bool) {
+    let level = match (output.quiet, output.verbose) {
+        (true, _) => LevelFilter::OFF,
+        (false, true) => LevelFilter::DEBUG,
+        (false, false) => LevelFilter::WARN,
+    };
+    // It may be meant for the command, and then names others alone.
+    let is_ours = |chosen: &Targets| {
+        let names_us = chosen.iter().any(|(target, _)| target.starts_with(TARGET));
+        names_us || chosen.default_level().is_some()
+    };
+    let chosen = chosen.and_then(|text| text.parse().ok());
+    match chosen.filter(|chosen| !output.quiet && is_ours(chosen)) {
+        Some(chosen) => (chosen, false),
+        None => (Targets::new().with_target(TARGET, level), !output.verbose),
+    }
 }
 
 /// Collects the library's warnings.
@@ -109,6 +120,28 @@ impl Visit for Line {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rust_log_chooses_if_it_means_the_library() {
+        let warns =
+            |output: OutputArgs, chosen: &str| filter(output, Some(chosen)).0.would_enable(TARGET, &Level::WARN);
+        let debugs =
+            |output: OutputArgs, chosen: &str| filter(output, Some(chosen)).0.would_enable(TARGET, &Level::DEBUG);
+        let quiet = OutputArgs {
+            quiet: true,
+            ..OutputArgs::default()
+        };
+        let verbose = OutputArgs {
+            verbose: true,
+            ..OutputArgs::default()
+        };
+        let usual = OutputArgs::default();
+        assert!(warns(usual, "other=trace") && !debugs(usual, "other=trace"));
+        assert!(debugs(usual, "polylock=debug") && debugs(usual, "debug,other=off"));
+        assert!(!warns(usual, "polylock=off") && !warns(quiet, "debug"));
+        assert!(debugs(verbose, "other=off") && !filter(verbose, None).1);
+        assert!(filter(usual, Some("other=off")).1 && !filter(usual, Some("polylock=warn")).1);
+    }
 
     #[test]
     fn an_event_is_a_line_with_its_fields() {

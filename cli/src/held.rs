@@ -50,7 +50,7 @@ impl Held {
         }
     }
 
-    fn valid_for(&self) -> Duration {
+    pub(crate) fn valid_for(&self) -> Duration {
         match self {
             Self::One(guard) => guard.valid_for(),
             Self::All(guards) => guards.valid_for(),

@@ -38,7 +38,7 @@ use tokio::runtime::Builder;
 
 use crate::cli::{Cli, Subcommand};
 use crate::exit::{Code, Failure};
-use crate::message::{redacted, say};
+use crate::message::{redacted_lines, say};
 
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
@@ -114,6 +114,6 @@ fn usage(error: &clap::Error) -> ExitCode {
         let _ = error.print();
         return ExitCode::SUCCESS;
     }
-    message::raw(&redacted(&error.render().to_string()));
+    message::raw(&redacted_lines(&error.render().to_string()));
     Code::USAGE.into()
 }

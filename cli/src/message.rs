@@ -15,16 +15,24 @@ pub(crate) fn raw(text: &str) {
 
 /// The text with `..` for what stands before the `@` of a URL: a user and a password.
 pub(crate) fn redacted(text: &str) -> String {
+    // A password may have any byte that is no space. A quorum has several URLs in one word.
+    redacted_to(text, |url| url.find(|c: char| c.is_whitespace() || c == '|'))
+}
+
+/// The same for a text with what somebody has typed: all up to the last `@` of its line, since nothing of it need be a proper URL.
+pub(crate) fn redacted_lines(text: &str) -> String {
+    redacted_to(text, |url| url.find('\n'))
+}
+
+/// `end`: the place where a URL ends at last, of the text behind its `://`.
+fn redacted_to(text: &str, end: impl Fn(&str) -> Option<usize>) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(start) = rest.find("://") {
         let (before, after) = rest.split_at(start + 3);
         shown += before;
-        // A password may have any byte that is no space. A quorum has several URLs in one word.
-        let word = after
-            .find(|c: char| c.is_whitespace() || c == '|')
-            .unwrap_or(after.len());
-        rest = match after[..word].rfind('@') {
+        let end = end(after).unwrap_or(after.len());
+        rest = match after[..end].rfind('@') {
             Some(at) => {
                 shown += "..";
                 &after[at..]
@@ -37,7 +45,7 @@ pub(crate) fn redacted(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::redacted;
+    use super::{redacted, redacted_lines};
 
     #[test]
     fn passwords_are_not_shown() {
@@ -50,5 +58,13 @@ mod tests {
         ] {
             assert_eq!(redacted(text), shown);
         }
+    }
+
+    #[test]
+    fn nor_those_that_are_not_encoded_in_what_was_typed() {
+        let typed =
+            "error: unexpected argument 'redis://me:se|cr et@h' found\n\nUsage: polylock run --url redis://host";
+        let shown = "error: unexpected argument 'redis://..@h' found\n\nUsage: polylock run --url redis://host";
+        assert_eq!(redacted_lines(typed), shown);
     }
 }

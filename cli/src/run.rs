@@ -4,12 +4,13 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use polylock::Locker;
+use polylock::backend::Capabilities;
 use rustix::process::{Pid, Signal};
 use tokio::time::{Instant, sleep_until, timeout};
 
 pub(crate) use self::guarded::LossPipe;
 use self::guarded::{Ended, Guarded};
-use self::token_file::write_tokens;
+use self::token_file::TokenFile;
 use crate::acquire::{acquire, locker};
 use crate::cli::{OnLoss, OutputArgs, RunArgs, ServerArgs};
 use crate::exit::{Code, Failure};
@@ -20,6 +21,9 @@ use crate::{command, environment, terminal};
 
 mod guarded;
 mod token_file;
+
+/// That of `--grace`.
+const DEFAULT_GRACE: Duration = Duration::from_secs(5);
 
 /// The time to wait until an acquire that is given up is undone.
 const UNDONE_WITHIN: Duration = Duration::from_secs(1);
@@ -49,13 +53,12 @@ pub(crate) async fn run(
     command::check(&line[0], std::env::var_os("PATH").as_deref())?;
     let locks = locker(&arguments.lock, server, &line[0])?;
     let ttl = locks.lock(&arguments.lock.lock[0]).options().ttl;
-    let stop_before = stop_before(&arguments, ttl)?;
-    if let Some(warning) = warning(&arguments, stop_before).filter(|_| !output.quiet) {
+    let term = Term::new(&locks.capabilities(), &arguments, ttl);
+    let stop_before = stop_before(&arguments, term)?;
+    if let Some(warning) = warning(&arguments, term, stop_before).filter(|_| !output.quiet) {
         say(&warning);
     }
-    if let Some(path) = &arguments.token_file {
-        write_tokens(path, None)?;
-    }
+    let token_file = arguments.token_file.as_deref().map(TokenFile::open).transpose()?;
     let mut signals = Signals::default();
     signals.listen(&WHILE_WAITING)?;
     let acquired = tokio::select! {
@@ -72,10 +75,15 @@ pub(crate) async fn run(
         }
     };
     let run = Run {
+        stop_before: match &held {
+            // A server may grant a shorter session timeout than was asked for.
+            Some(held) if arguments.stop_before.is_none() => stop_before.min(held.valid_for() / 4),
+            _ => stop_before,
+        },
         arguments,
         output,
         ttl,
-        stop_before,
+        token_file,
         held,
         has_lost: false,
     };
@@ -89,30 +97,53 @@ fn command_line(arguments: &RunArgs) -> Vec<OsString> {
     }
 }
 
+/// The time for which a renewal keeps the lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Term {
+    time: Duration,
+    name: &'static str,
+}
+
+impl Term {
+    fn new(capabilities: &Capabilities, arguments: &RunArgs, ttl: Duration) -> Self {
+        match capabilities.session_renewal && !arguments.lock.fixed {
+            // Sessions refuse a shorter ttl.
+            true => Self {
+                time: capabilities.shortest_ttl,
+                name: "session timeout",
+            },
+            false => Self { time: ttl, name: "ttl" },
+        }
+    }
+}
+
 /// The time between the end of the command and the end of the lease.
-fn stop_before(arguments: &RunArgs, ttl: Duration) -> Result<Duration, Failure> {
+fn stop_before(arguments: &RunArgs, term: Term) -> Result<Duration, Failure> {
+    let Term { time: whole, name } = term;
     match arguments.stop_before {
         _ if arguments.on_loss == OnLoss::Ignore => Ok(Duration::ZERO),
         // Between two renewals, half of it may be left.
-        Some(time) if time > ttl / 2 => Err(Failure::usage(format!(
-            "--stop-before {time:?} is more than half of the ttl, {ttl:?}: a late renewal would end the command"
+        Some(time) if time > whole / 2 => Err(Failure::usage(format!(
+            "--stop-before {time:?} is more than half of the {name}, {whole:?}: a late renewal would end the command"
         ))),
         Some(time) => Ok(time),
         // A renewal that is late but succeeds must not end the command.
-        None => Ok(arguments.grace.min(ttl / 6)),
+        None => Ok(arguments.grace.min(whole / 6)),
     }
 }
 
 /// If the default of `--stop-before` is less than the grace.
-fn warning(arguments: &RunArgs, stop_before: Duration) -> Option<String> {
-    let grace = arguments.grace;
-    if arguments.on_loss == OnLoss::Ignore || arguments.stop_before.is_some() || stop_before >= grace {
+fn warning(arguments: &RunArgs, term: Term, stop_before: Duration) -> Option<String> {
+    let (grace, Term { time: whole, name }) = (arguments.grace, term);
+    // What is so by default is for the documentation.
+    let is_default = grace <= DEFAULT_GRACE && name != "ttl";
+    if arguments.on_loss == OnLoss::Ignore || arguments.stop_before.is_some() || stop_before >= grace || is_default {
         return None;
     }
     let beyond = grace - stop_before;
     Some(format!(
-        "warning: if the lock is lost, the command may run on for {beyond:?} after its lease: choose a ttl of six times \
-         the grace, {grace:?}, or set --stop-before"
+        "warning: if the lock is lost, the command may run on for {beyond:?} after its lease: choose a {name} of six times \
+         the grace, {grace:?}, in place of {whole:?}, or set --stop-before"
     ))
 }
 
@@ -137,6 +168,8 @@ struct Run {
     output: OutputArgs,
     ttl: Duration,
     stop_before: Duration,
+    /// `None` once it is written.
+    token_file: Option<TokenFile>,
     /// `None` without a lock, by `--on-unreachable run`.
     held: Option<Held>,
     has_lost: bool,
@@ -171,9 +204,9 @@ impl Run {
         loss: LossPipe,
     ) -> Result<Ended, Failure> {
         let tokens = self.held.as_ref().map(Held::tokens);
-        if let Some(path) = &self.arguments.token_file {
+        if let Some(file) = self.token_file.take() {
             // Without the lock, an old token must not pass for the command's.
-            write_tokens(path, Some(tokens.as_deref().unwrap_or_default()))?;
+            file.write(tokens.as_deref().unwrap_or_default())?;
         }
         // A signal that came while the lock was granted.
         tokio::select! {
@@ -189,8 +222,7 @@ impl Run {
 
     /// Waits for the command's end, and ends it if the lock is lost.
     async fn wait(&mut self, mut guarded: Guarded, signals: &mut Signals) -> Result<Ended, Failure> {
-        let by_terminal = self.arguments.no_group && terminal::is_terminal();
-        let mut has_terminated = false;
+        let mut terminated: Option<Instant> = None;
         let mut kill_at = None;
         let mut give_up_at = None;
         loop {
@@ -211,13 +243,18 @@ impl Run {
                     guarded.kill_guard();
                 }
                 ended = guarded.wait() => return ended,
-                signal = signals.next() => match while_running(signal, has_terminated, by_terminal) {
-                    Reaction::Kill => kill_at = Some(Instant::now()),
-                    reaction => {
-                        has_terminated |= signal == Signal::TERM;
-                        guarded.react(reaction, signal);
+                signal = signals.next() => {
+                    let by_terminal = self.arguments.no_group && terminal::is_ours();
+                    match while_running(signal, terminated.map(|at| at.elapsed()), by_terminal) {
+                        Reaction::Kill => kill_at = Some(Instant::now()),
+                        reaction => {
+                            if signal == Signal::TERM {
+                                terminated.get_or_insert_with(Instant::now);
+                            }
+                            guarded.react(reaction, signal);
+                        }
                     }
-                },
+                }
             }
         }
     }
@@ -310,8 +347,9 @@ async fn lost(held: Option<&Held>, stop_before: Duration) -> Loss {
 /// The times of a run with this TTL, if they are accepted.
 #[cfg(test)]
 pub(crate) fn times(arguments: &RunArgs, ttl: Duration) -> Option<(Duration, Option<String>)> {
-    let stop_before = stop_before(arguments, ttl).ok()?;
-    Some((stop_before, warning(arguments, stop_before)))
+    let term = Term::new(&Capabilities::default(), arguments, ttl);
+    let stop_before = stop_before(arguments, term).ok()?;
+    Some((stop_before, warning(arguments, term, stop_before)))
 }
 
 #[cfg(test)]

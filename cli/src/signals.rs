@@ -3,6 +3,7 @@
 use std::future::poll_fn;
 use std::io;
 use std::task::Poll;
+use std::time::Duration;
 
 use rustix::process::Signal;
 use tokio::signal::unix::{self, SignalKind, signal};
@@ -21,6 +22,9 @@ pub(crate) const WHILE_WAITING: [Signal; 6] = [
 
 /// Those that a command gets as well.
 pub(crate) const WHILE_RUNNING: [Signal; 3] = [Signal::WINCH, Signal::TSTP, Signal::CONT];
+
+/// A SIGTERM that comes so soon after another one is the same: `timeout` sends one to its child, and one to its child's group.
+const REPEATED: Duration = Duration::from_millis(100);
 
 /// Signals of this process, one after the other.
 #[derive(Debug, Default)]
@@ -113,10 +117,15 @@ pub(crate) fn while_waiting(signal: Signal) -> Reaction {
     }
 }
 
-/// While the command runs. `by_terminal`: the terminal sends its signals to the command, too.
-pub(crate) fn while_running(signal: Signal, has_terminated: bool, by_terminal: bool) -> Reaction {
+/// While the command runs. `terminated`: how long ago the first SIGTERM came. `by_terminal`: the terminal sends its signals to the command,
+/// too.
+pub(crate) fn while_running(signal: Signal, terminated: Option<Duration>, by_terminal: bool) -> Reaction {
+    match (signal, terminated) {
+        (Signal::TERM, Some(ago)) if ago < REPEATED => return Reaction::Ignore,
+        (Signal::TERM, Some(_)) => return Reaction::Kill,
+        _ => {}
+    }
     match signal {
-        Signal::TERM if has_terminated => Reaction::Kill,
         Signal::INT | Signal::QUIT | Signal::TSTP | Signal::WINCH if by_terminal => Reaction::Ignore,
         Signal::INT | Signal::TERM | Signal::HUP | Signal::QUIT | Signal::CONT => Reaction::ForwardAndContinue,
         _ => Reaction::Forward,
@@ -138,20 +147,31 @@ mod tests {
     #[test]
     fn signals_while_running_are_the_command_s() {
         for signal in WHILE_WAITING.into_iter().chain(WHILE_RUNNING) {
-            let reaction = while_running(signal, false, false);
+            let reaction = while_running(signal, None, false);
             assert!(
                 matches!(reaction, Reaction::Forward | Reaction::ForwardAndContinue),
                 "{signal:?}"
             );
         }
-        assert_eq!(while_running(Signal::TERM, true, false), Reaction::Kill);
-        assert_eq!(while_running(Signal::INT, true, false), Reaction::ForwardAndContinue);
+        let long_ago = Some(REPEATED);
+        assert_eq!(while_running(Signal::TERM, long_ago, false), Reaction::Kill);
+        assert_eq!(
+            while_running(Signal::INT, long_ago, false),
+            Reaction::ForwardAndContinue
+        );
+    }
+
+    #[test]
+    fn a_signal_that_was_sent_twice_is_one() {
+        let now = Some(Duration::from_millis(1));
+        assert_eq!(while_running(Signal::TERM, now, false), Reaction::Ignore);
+        assert_eq!(while_running(Signal::INT, now, false), Reaction::ForwardAndContinue);
     }
 
     #[test]
     fn what_the_terminal_sends_to_both_is_not_sent_again() {
-        assert_eq!(while_running(Signal::INT, false, true), Reaction::Ignore);
-        assert_eq!(while_running(Signal::TERM, false, true), Reaction::ForwardAndContinue);
+        assert_eq!(while_running(Signal::INT, None, true), Reaction::Ignore);
+        assert_eq!(while_running(Signal::TERM, None, true), Reaction::ForwardAndContinue);
     }
 
     #[test]

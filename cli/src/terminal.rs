@@ -1,5 +1,6 @@
 //! Which process group has the terminal.
 
+use std::fs::File;
 use std::io::{stdin, stdout};
 
 use rustix::process::{Pid, getpgrp};
@@ -8,6 +9,12 @@ use rustix::termios::{isatty, tcgetpgrp, tcsetpgrp};
 /// Whether standard input is a terminal.
 pub(crate) fn is_terminal() -> bool {
     isatty(stdin())
+}
+
+/// Whether the terminal sends its signals to the group of this process, wherever its input and output go.
+pub(crate) fn is_ours() -> bool {
+    let terminal = File::open("/dev/tty");
+    terminal.is_ok_and(|terminal| tcgetpgrp(terminal).is_ok_and(|owner| owner == getpgrp()))
 }
 
 /// Whether standard output is a terminal.

@@ -56,18 +56,20 @@ pub(crate) struct LockArgs {
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) lock: LockArgs,
-    /// If the server cannot be reached before the lock was granted: wait for it, start the command without the lock, or fail
+    /// If the server cannot be reached at the start: wait for it, start the command without the lock, or fail. An outage while polylock
+    /// waits for a lock that is taken is waited out
     #[arg(long, value_name = "WHAT", default_value = "wait")]
     pub(crate) on_unreachable: OnUnreachable,
     /// Signal for the command if the lock is lost: term, kill, ignore, or a signal like INT. After --grace it gets
     /// SIGKILL
     #[arg(long, value_name = "WHAT", value_parser = OnLoss::parse, default_value = "term", help_heading = "Command")]
     pub(crate) on_loss: OnLoss,
-    /// Time that the command may take to end after a signal
+    /// Time that the command may take to end after the signal of --on-loss, and what it has left after its end. A signal that polylock
+    /// passes on sets no limit
     #[arg(long, value_name = "DURATION", value_parser = grace, default_value = "5s", help_heading = "Command")]
     pub(crate) grace: Duration,
     /// Treat the lock as lost so long before its lease ends, so that the command is gone by then. Default: --grace, or a
-    /// sixth of the TTL if that is less
+    /// sixth of the TTL if that is less; of the session timeout on ZooKeeper and with strategy=session
     #[arg(long, value_name = "DURATION", value_parser = duration, help_heading = "Command")]
     pub(crate) stop_before: Option<Duration>,
     /// The command's effects are protected by the fencing token: needed for --on-loss ignore

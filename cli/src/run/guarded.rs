@@ -53,7 +53,10 @@ pub(super) struct Guarded {
     has_group: bool,
     /// `None` once the command knows of the loss.
     loss: Option<OwnedFd>,
-    /// Children that this process had before, as after `exec` in a script.
+    /// Tells of children that end.
+    ends: Signals,
+    /// Children that this process has apart from the guard: those from before `exec` in a script, and the orphans that come to
+    /// process 1 of a container. Those of the command come to the guard while it lives.
     strangers: Vec<Pid>,
     /// Whether processes that the command has started may outlive it.
     may_leave: bool,
@@ -81,6 +84,8 @@ impl Guarded {
         loss: LossPipe,
     ) -> Result<Self, Failure> {
         let cannot_start = |error: io::Error| Failure::os("cannot start the command", &error);
+        let mut ends = Signals::default();
+        ends.insist(Signal::CHILD)?;
         let strangers = processes::children();
         // When the guard ends, we get its orphans.
         processes::adopt_orphans();
@@ -109,6 +114,7 @@ impl Guarded {
             process,
             has_group: !arguments.no_group,
             loss: Some(write),
+            ends,
             strangers,
             may_leave: arguments.leave_children,
         };
@@ -128,23 +134,36 @@ impl Guarded {
     /// # Cancel safety
     /// May be dropped at any point, and called again.
     pub(super) async fn wait(&mut self) -> Result<Ended, Failure> {
-        let status = self.guard.wait().await;
+        let status = loop {
+            tokio::select! {
+                biased;
+                status = self.guard.wait() => break status,
+                _ = self.ends.next() => self.note_strangers(),
+            }
+        };
         let status = status.map_err(|error| Failure::os("cannot wait for the command", &error))?;
-        if let Some(signal) = status.signal() {
-            return Ok(Ended {
-                code: Code::of_raw_signal(signal),
-                survivors: end_orphans(&self.strangers).await,
-            });
+        let code = match status.signal() {
+            Some(signal) => Code::of_raw_signal(signal),
+            None => {
+                let code = status.code().and_then(|code| u8::try_from(code).ok());
+                code.map_or(Code::UNEXPECTED, Code::new)
+            }
+        };
+        let survivors = match status.signal().is_none() && self.may_leave {
+            true => Vec::new(),
+            false => end_orphans(&self.strangers).await,
+        };
+        Ok(Ended { code, survivors })
+    }
+
+    /// Takes note of the end of those that are not the command's, and of those that live.
+    fn note_strangers(&mut self) {
+        let mut alive = processes::reap(Some(self.process));
+        alive.retain(|child| *child != self.process);
+        // If the guard has ended just now, its orphans are among them.
+        if matches!(self.guard.try_wait(), Ok(None)) {
+            self.strangers = alive;
         }
-        let code = status.code().and_then(|code| u8::try_from(code).ok());
-        Ok(Ended {
-            code: code.map_or(Code::UNEXPECTED, Code::new),
-            survivors: match self.may_leave {
-                true => Vec::new(),
-                // The guard could not end them.
-                false => without(processes::reap(None), &self.strangers),
-            },
-        })
     }
 
     /// Tells the command that the lock is lost: its pipe ends.
@@ -192,7 +211,8 @@ impl Guarded {
     }
 }
 
-/// If the guard was killed, its orphans are ours. Returns those that could not be ended.
+/// When the guard has ended, its orphans are ours: all if it was killed, and otherwise those that it could not end. Returns those that we
+/// cannot end, either.
 async fn end_orphans(strangers: &[Pid]) -> Vec<Pid> {
     let mut signals = Signals::default();
     // If the system refuses, the loop ends at its limit.

@@ -2,7 +2,9 @@
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::support::{Running, read_to_end, receives, redis};
+use testbed::steady::blocking::eventually;
+
+use crate::support::{Running, read_to_end, receives, redis, with_signals};
 
 /// A process that left the command's group and session, and whose parent has ended.
 const DAEMON: &str = "(setsid sh -c 'echo daemon; exec sleep 1000' &)";
@@ -90,15 +92,58 @@ async fn it_may_be_left_running() {
     read_to_end(&output);
 }
 
+/// Children from before `exec`, and their orphans: process 1 of a container gets such from anywhere.
+#[testbed::test]
+async fn children_that_are_not_the_command_s_are_reaped_and_left() {
+    let server = redis().await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let gate = folder.path().join("gate");
+    // The orphan comes to polylock when the command runs, and stays. The other one ends.
+    let text = format!(
+        "mkfifo {gate}; (read line <{gate}; sleep 0 & sleep 1000 >/dev/null 2>&1 & echo $!) &
+        exec $POLYLOCK run --lock a --shell 'echo >{gate}; read line; echo read'",
+        gate = gate.display()
+    );
+    let mut shell = with_signals();
+    shell
+        .args(["sh", "-c", &text])
+        .env("POLYLOCK_URL", server.url())
+        .env("POLYLOCK", env!("CARGO_BIN_EXE_polylock"));
+    let mut running = Running::spawn(&mut shell);
+    let orphan = pid(&running.line());
+    let polylock = running.pid();
+    eventually("the guard and the orphan are its only children", || {
+        let children = children(polylock);
+        children.len() == 2 && children.contains(&orphan)
+    });
+    running.write("x\n");
+    let ended = running.end();
+    assert_eq!(
+        (ended.code, ended.output),
+        (Some(0), vec!["read".to_owned()]),
+        "{}",
+        ended.messages
+    );
+    assert!(!ended.messages.contains("not released"), "{}", ended.messages);
+    kill_process(orphan, Signal::KILL).expect("nobody has ended it");
+}
+
+/// Those of its only thread that starts any.
+fn children(process: Pid) -> Vec<Pid> {
+    let process = process.as_raw_nonzero();
+    let list = std::fs::read_to_string(format!("/proc/{process}/task/{process}/children"));
+    list.unwrap_or_default().split_ascii_whitespace().map(pid).collect()
+}
+
 #[testbed::test]
 async fn a_command_in_our_group_gets_the_signals_and_is_ended_too() {
     let server = redis().await;
     let text = "trap 'echo told' TERM; sleep 1000 & echo ready; while :; do sleep 0.02; done";
-    let running = Running::start(&server.url(), &["run", "--lock", "a", "--no-group", "--shell", text]);
+    let mut running = Running::start(&server.url(), &["run", "--lock", "a", "--no-group", "--shell", text]);
     running.wait_for("ready");
     running.signal(Signal::TERM);
     running.wait_for("told");
-    running.signal(Signal::TERM);
+    running.terminate_again();
     assert_eq!(running.end().code, Some(137));
 }
 

@@ -28,7 +28,8 @@ async fn holds_excludes_and_loses(server: testbed::Server, url: &str) {
 async fn mysql() {
     let server = testbed::MariaDb::new().start().await.expect("a server");
     let url = server.url();
-    assert_eq!(run(&url, &["migrate"]).code, Some(0));
+    let migrated = run(&(url.clone() + "?require=failover&trusting=failover"), &["migrate"]);
+    assert_eq!(migrated.code, Some(0), "{migrated:?}");
     holds_excludes_and_loses(server, &url).await;
 }
 
@@ -36,7 +37,15 @@ async fn mysql() {
 async fn postgres() {
     let server = testbed::Postgres::new().start().await.expect("a server");
     let url = server.url();
-    assert_eq!(run(&url, &["migrate"]).code, Some(0));
+    let folder = tempfile::tempdir().expect("a folder");
+    let (file, password) = (folder.path().join("polylock.toml"), folder.path().join("password"));
+    let (login, address) = url.rsplit_once('@').expect("a user");
+    let (user, secret) = login.rsplit_once(':').expect("a password");
+    std::fs::write(&password, secret).expect("it is ours");
+    let text = format!("url = \"{user}@{address}\"\npassword_file = {password:?}\nrequire = [\"failover\"]");
+    std::fs::write(&file, text).expect("it is ours");
+    let migrated = run("", &["migrate", "--config", file.to_str().expect("UTF-8")]);
+    assert_eq!(migrated.code, Some(0), "{migrated:?}");
     let text = "echo got; sleep 60";
     let holder = Running::start(&url, &["run", "--lock", "b", "--label", "me", "--shell", text]);
     holder.wait_for("got");
@@ -59,5 +68,10 @@ async fn postgres() {
 async fn zookeeper() {
     let server = testbed::ZooKeeper::new().start().await.expect("a server");
     let url = server.url();
+    // The lease is as long as the session timeout of 10 s, whatever the TTL. A server that renews it does not end the command.
+    let line = ["run", "--lock", "b", "--ttl", "1m", "--grace", "10s", "--", "true"];
+    let ended = run(&url, &line);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(ended.messages.contains("choose a session timeout"), "{ended:?}");
     holds_excludes_and_loses(server, &url).await;
 }

@@ -49,7 +49,7 @@ async fn while_running_they_are_the_command_s() {
     let server = redis().await;
     let text = "for s in INT HUP QUIT USR1 USR2 TERM; do trap \"echo $s\" $s; done
         trap 'echo CONT' CONT; echo started; while :; do sleep 0.02; done";
-    let running = Running::started(&server.url(), &[], text);
+    let mut running = Running::started(&server.url(), &[], text);
     for (signal, name) in [
         (Signal::INT, "INT"),
         (Signal::HUP, "HUP"),
@@ -61,8 +61,7 @@ async fn while_running_they_are_the_command_s() {
         running.signal(signal);
         running.wait_for(name);
     }
-    // The second one.
-    running.signal(Signal::TERM);
+    running.terminate_again();
     assert_eq!(running.end().code, Some(137));
 }
 
@@ -121,7 +120,7 @@ async fn while_the_rest_is_ended_a_second_one_kills_it() {
     running.wait_for("told");
     running.signal(Signal::TERM);
     running.wait_for("told");
-    running.signal(Signal::TERM);
+    running.terminate_again();
     assert_eq!(running.end().code, Some(0), "the command itself had ended well");
 }
 

@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, channel};
 use rustix::process::{Pid, Signal, kill_process};
 pub(crate) use testbed::steady::blocking::receives;
 
-use testbed::steady::blocking::next;
+use testbed::steady::blocking::{eventually, next};
 
 /// `polylock`, with this server in its environment.
 pub(crate) fn command(url: &str, arguments: &[&str]) -> Command {
@@ -92,6 +92,17 @@ impl Running {
 
     pub(crate) fn signal(&self, signal: Signal) {
         kill_process(self.pid(), signal).expect("it runs");
+    }
+
+    /// Ends it by a second SIGTERM, which comes again and again: one that comes too soon after the first is taken for the same.
+    pub(crate) fn terminate_again(&mut self) {
+        eventually("SIGTERM ends it", || {
+            let ended = self.child.try_wait().expect("it is ours");
+            if ended.is_none() {
+                self.signal(Signal::TERM);
+            }
+            ended
+        });
     }
 
     pub(crate) fn write(&mut self, text: &str) {
