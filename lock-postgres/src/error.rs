@@ -90,7 +90,7 @@ impl SqlError {
     }
 
     fn cause(&self) -> Option<Cause> {
-        self.code().map(Cause::of)
+        self.said().map(Cause::of_error)
     }
 
     /// The server refused the statement, and nothing else: it was not executed.
@@ -138,7 +138,7 @@ impl SqlError {
 
     /// The connection has no such prepared statement: a pooler gave it another one.
     pub(crate) fn is_unprepared(&self) -> bool {
-        matches!(self.code(), Some("26000" | "42P05" | "08P01"))
+        self.cause() == Some(Cause::Pooler) && self.code() != Some("0A000")
     }
 
     /// The server takes no writes: it is a standby, or reads only.
@@ -148,23 +148,23 @@ impl SqlError {
 
     /// The error for a caller on a connection that had been made.
     pub(crate) fn into_lock_error(self) -> Error {
-        let (kind, message) = match &self {
-            Self::Connect(error) => return error.clone(),
-            Self::Driver(_) if self.code().is_some() => meaning_of(self.code().unwrap_or_default()),
-            Self::Driver(_) | Self::Disconnected(_) | Self::NotConnected => (
+        let (kind, message) = match (&self, self.said()) {
+            (Self::Connect(error), _) => return error.clone(),
+            (_, Some(said)) => meaning_of(said),
+            (Self::Driver(_) | Self::Disconnected(_) | Self::NotConnected, None) => (
                 ErrorKind::Unavailable,
                 "the connection to the PostgreSQL server broke".into(),
             ),
-            Self::TimedOut(_) => (ErrorKind::Unavailable, "the PostgreSQL server does not answer".into()),
-            Self::RuntimeNotDriven => (
+            (Self::TimedOut(_), None) => (ErrorKind::Unavailable, "the PostgreSQL server does not answer".into()),
+            (Self::RuntimeNotDriven, None) => (
                 ErrorKind::Unavailable,
                 "the lock's connection cannot be used: drive the runtime that acquired the lock".into(),
             ),
-            Self::UnexpectedAnswer(_) => (
+            (Self::UnexpectedAnswer(_), None) => (
                 ErrorKind::Unexpected,
                 "the PostgreSQL server answered something unexpected: please report it".into(),
             ),
-            Self::UnexpectedParameter(_) => (
+            (Self::UnexpectedParameter(_), None) => (
                 ErrorKind::Unexpected,
                 "a statement for the PostgreSQL server was not made as it should be: please report it".into(),
             ),
@@ -202,7 +202,7 @@ pub(crate) fn may_be_foreign(error: &tokio_postgres::Error) -> bool {
 /// The error for a caller if no connection could be made to the server at `address`.
 pub(crate) fn connect_error(error: tokio_postgres::Error, address: &str) -> Error {
     if let Some(said) = error.as_db_error() {
-        let (kind, message) = meaning_of(said.code().code());
+        let (kind, message) = meaning_of(said);
         return Error::new(kind, message)
             .with_source(SqlError::from(error))
             .not_executed();
@@ -254,9 +254,9 @@ pub(crate) fn shared_session(address: &str) -> Error {
     Error::new(ErrorKind::Misconfigured, message)
 }
 
-/// The kind and the message of the error for a caller, by the server's code.
-fn meaning_of(code: &str) -> (ErrorKind, Cow<'static, str>) {
-    let cause = Cause::of(code);
+/// The kind and the message of the error for a caller, by what the server said.
+fn meaning_of(said: &DbError) -> (ErrorKind, Cow<'static, str>) {
+    let cause = Cause::of_error(said);
     let message = match cause {
         Cause::Login => {
             "the PostgreSQL server refuses the login: check user and password, and whether pg_hba.conf there allows \
@@ -296,7 +296,10 @@ fn meaning_of(code: &str) -> (ErrorKind, Cow<'static, str>) {
         Cause::BadFile => "the PostgreSQL server could not read or write its files: see its log",
         Cause::Broken => "the connection to the PostgreSQL server broke",
         Cause::FailedBefore | Cause::Other => {
-            let message = format!("the PostgreSQL server refuses a statement with error {code}");
+            let message = format!(
+                "the PostgreSQL server refuses a statement with error {}",
+                said.code().code()
+            );
             return (cause.kind(), message.into());
         }
     };

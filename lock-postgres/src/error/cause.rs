@@ -1,6 +1,7 @@
 //! What the server's codes mean.
 
 use lock_core::ErrorKind;
+use tokio_postgres::error::{DbError, Severity};
 
 /// Why the server refused a statement or ended a connection, by its code. What a caller should do about it depends on whose statement it
 /// was: [`lock_error`](super::SqlError::into_lock_error) says it of a lock, [`fence::error`](crate::fence::error) of a user's transaction.
@@ -41,8 +42,27 @@ pub(crate) enum Cause {
     Other,
 }
 
+/// What was said is against the protocol.
+const VIOLATION: &str = "08P01";
+
 impl Cause {
-    pub(crate) fn of(code: &str) -> Self {
+    /// PgBouncer ends connections with 08P01 for all reasons of its own, such as a server that restarts. Only a refused statement
+    /// says that connections were mixed up.
+    pub(crate) fn of_error(error: &DbError) -> Self {
+        let code = error.code().code();
+        if code != VIOLATION || error.parsed_severity() == Some(Severity::Error) {
+            return Self::of(code);
+        }
+        let says = |words| error.message().contains(words);
+        match () {
+            () if says("authentication failed") || says("no such user") => Self::Login,
+            () if says("no such database") => Self::NoDatabase,
+            () => Self::Broken,
+        }
+    }
+
+    /// Why a statement was refused with this code.
+    fn of(code: &str) -> Self {
         match code {
             "28P01" | "28000" => Self::Login,
             "42501" => Self::Denied,
@@ -52,7 +72,7 @@ impl Cause {
             "42703" | "42804" | "42883" | "23502" | "42809" | "42P10" => Self::OtherColumns,
             "23514" | "P0001" => Self::Forbidden,
             "22003" => Self::TokensUsedUp,
-            "0A000" | "26000" | "42P05" | "08P01" => Self::Pooler,
+            "0A000" | "26000" | "42P05" | VIOLATION => Self::Pooler,
             "53300" => Self::NoConnectionLeft,
             "25006" => Self::ReadOnly,
             "55P03" => Self::Locked,
@@ -99,6 +119,23 @@ impl Cause {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::tests::{from_pgbouncer, said};
+
+    #[tokio::test]
+    async fn only_a_refused_statement_says_that_a_pooler_mixes_up_connections() {
+        for (error, cause) in [
+            (said("ERROR", "08P01").await, Cause::Pooler),
+            (said("FATAL", "08P01").await, Cause::Broken),
+            (from_pgbouncer("server conn crashed?").await, Cause::Broken),
+            (from_pgbouncer("SASL authentication failed").await, Cause::Login),
+            (from_pgbouncer("no such user: app").await, Cause::Login),
+            (from_pgbouncer("no such database: app").await, Cause::NoDatabase),
+            (said("FATAL", "57P01").await, Cause::Ended),
+        ] {
+            let said = error.as_db_error().expect("the server said it");
+            assert_eq!(Cause::of_error(said), cause, "{error:?}");
+        }
+    }
 
     #[test]
     fn each_code_has_its_cause_and_kind() {

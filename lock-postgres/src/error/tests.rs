@@ -20,6 +20,12 @@ pub(crate) async fn said(severity: &str, code: &str) -> tokio_postgres::Error {
     answered(Config::new().user("u"), &message(b'E', fields.as_bytes())).await
 }
 
+/// The driver's error for one of PgBouncer's own, which have no field `V`.
+pub(crate) async fn from_pgbouncer(words: &str) -> tokio_postgres::Error {
+    let fields = format!("SFATAL\0C08P01\0M{words}\0\0");
+    answered(Config::new().user("u"), &message(b'E', fields.as_bytes())).await
+}
+
 /// The driver's error for one of the server's with these fields, each with a zero behind it.
 pub(crate) fn answered_with(fields: &[u8]) -> tokio_postgres::Error {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
@@ -45,19 +51,21 @@ fn only_a_refusal_and_an_unsent_request_were_certainly_not_executed() {
     }
 }
 
-#[test]
-fn every_code_says_what_to_do() {
+#[tokio::test]
+async fn every_code_says_what_to_do() {
     for (code, kind) in [
         ("28P01", ErrorKind::Denied),
         ("42501", ErrorKind::Denied),
         ("3D000", ErrorKind::Misconfigured),
+        ("08P01", ErrorKind::Misconfigured),
         ("57P01", ErrorKind::Unavailable),
         ("53100", ErrorKind::Unavailable),
         ("XX000", ErrorKind::Unexpected),
     ] {
-        assert_eq!(meaning_of(code).0, kind, "{code}");
+        let refused = said("ERROR", code).await;
+        assert_eq!(meaning_of(refused.as_db_error().unwrap()).0, kind, "{code}");
     }
-    for (code, said) in [
+    for (code, words) in [
         ("28P01", "check user and password"),
         ("42501", "lacks a permission"),
         ("3D000", "database does not exist"),
@@ -82,8 +90,9 @@ fn every_code_says_what_to_do() {
         ("25P02", "with error 25P02"),
         ("XX000", "with error XX000"),
     ] {
-        let message = meaning_of(code).1;
-        assert!(message.contains(said), "{code}: {message}");
+        let refused = said("ERROR", code).await;
+        let message = meaning_of(refused.as_db_error().unwrap()).1;
+        assert!(message.contains(words), "{code}: {message}");
     }
 }
 
@@ -105,6 +114,29 @@ async fn the_server_refuses_a_statement_unless_it_ends_the_connection() {
         "{broken}"
     );
     assert!(broken.into_lock_error().to_string().contains("broke"));
+}
+
+/// As after a restart of PostgreSQL behind it.
+#[tokio::test]
+async fn a_pgbouncer_that_ends_a_connection_is_an_outage() {
+    for words in [
+        "server conn crashed?",
+        "query_wait_timeout",
+        "no more connections allowed",
+    ] {
+        let error = SqlError::from(from_pgbouncer(words).await);
+        assert!(error.is_disconnect() && !error.is_unprepared(), "{error}");
+        let error = error.into_lock_error();
+        assert!(
+            error.kind() == ErrorKind::Unavailable && !error.is_not_executed(),
+            "{error:?}"
+        );
+        let error = connect_error(from_pgbouncer(words).await, "db:5432");
+        assert!(
+            error.kind() == ErrorKind::Unavailable && error.is_not_executed(),
+            "{error:?}"
+        );
+    }
 }
 
 #[tokio::test]

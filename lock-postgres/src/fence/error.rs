@@ -54,13 +54,13 @@ pub(crate) fn meaning(error: &tokio_postgres::Error) -> (ErrorKind, Cow<'static,
 
 /// What the server complains of; `None` if it is not the server that does.
 pub(crate) fn cause(error: &tokio_postgres::Error) -> Option<Cause> {
-    error.code().map(|code| Cause::of(code.code()))
+    error.as_db_error().map(Cause::of_error)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::tests::{broken, said};
+    use crate::error::tests::{broken, from_pgbouncer, said};
 
     #[tokio::test]
     async fn an_entry_that_fails_says_what_to_do() {
@@ -90,6 +90,13 @@ mod tests {
             let text = error.to_string();
             assert!(text.contains(words) && text.contains("stock/42"), "{code}: {text}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_pooler_that_lost_its_server_ended_the_transaction() {
+        let (kind, problem) = meaning(&from_pgbouncer("server conn crashed?").await);
+        assert_eq!(kind, ErrorKind::Unavailable);
+        assert!(problem.contains("run the transaction again"), "{problem}");
     }
 
     #[tokio::test]
