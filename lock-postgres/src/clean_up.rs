@@ -1,36 +1,44 @@
 //! Deletes dead rows, a few at a time.
 
-use std::time::Duration;
-
 use lock_core::{Error, ErrorKind, Result};
 
-use crate::connection::Connection;
+use crate::config::PostgresConfig;
+use crate::connection::Dialer;
 use crate::error::SqlError;
+use crate::protocol::dead_rows::DeadRows;
 
-/// The number of rows that one statement deletes.
-pub(crate) const AT_ONCE: usize = 500;
+/// The number of rows that one statement looks at.
+const AT_ONCE: usize = 500;
 
-/// Runs statements that delete at most [`AT_ONCE`] rows each and return them, until none is left. Returns how many there were.
+/// Deletes the dead rows of these tables, over a connection of its own, behind which no request of a lock waits. Returns how many there
+/// were.
 ///
 /// # Errors
-/// [`ErrorKind::Denied`] without the permission.
-pub(crate) async fn delete_dead(connection: &Connection, statements: &[String], limit: Duration) -> Result<u64> {
+/// [`ErrorKind::Denied`] without the permission; those of the [`Dialer`].
+pub(crate) async fn delete_dead(config: &PostgresConfig, tables: &[DeadRows]) -> Result<u64> {
+    let connection = Dialer::new(config.clone()).dial().await?;
     let mut deleted = 0;
-    for statement in statements {
+    for dead in tables {
+        let mut last = None;
         loop {
-            let rows = match connection.run(statement, Some(limit)).await {
+            let statement = dead.delete(last.as_ref(), AT_ONCE);
+            let rows = match connection.run(&statement, Some(config.response_timeout)).await {
                 Err(error) if error.is_missing_table() => return Ok(deleted),
                 Err(error) if error.is_denied() => {
                     let message = "the PostgreSQL user may not delete from the lock tables: grant it DELETE, or leave dead \
                                    rows there";
                     return Err(Error::new(ErrorKind::Denied, message).with_source(error));
                 }
-                rows => rows.map_err(SqlError::into_lock_error)?.len(),
+                rows => rows.map_err(SqlError::into_lock_error)?,
             };
-            deleted += rows as u64;
-            if rows < AT_ONCE {
+            let Some(page) = dead.page(&rows).map_err(SqlError::into_lock_error)? else {
+                break;
+            };
+            deleted += page.deleted;
+            if page.rows < AT_ONCE {
                 break;
             }
+            last = Some(page.last);
         }
     }
     Ok(deleted)

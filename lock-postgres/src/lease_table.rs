@@ -2,7 +2,7 @@
 //!
 //! Holds are rows and not connections, so two connections serve them all: one for acquires and questions, one for what keeps or ends
 //! holds, which never waits behind an acquire. A release goes over the first one if that has nothing to do. A third one
-//! listens while anybody waits.
+//! listens while anybody waits, and one more deletes old rows from time to time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use tokio::time::timeout;
 use self::listener::Listener;
 use self::renewals::Renewals;
 use self::waits::Waits;
-use crate::clean_up::{AT_ONCE, delete_dead};
+use crate::clean_up::delete_dead;
 use crate::config::{Pooler, PostgresConfig};
 use crate::connection::{Connection, Dialer, Supervisor};
 use crate::error::SqlError;
@@ -155,8 +155,7 @@ impl Shared {
 
     /// Deletes rows that nobody needs any more, and returns how many.
     async fn clean_up(&self) -> Result<u64> {
-        let connection = self.asking.connection().await?;
-        let dead = self.statements.clean_up(as_micros(self.config.retention), AT_ONCE);
-        delete_dead(&connection, &dead, self.config.response_timeout).await
+        let dead = self.statements.dead_rows(as_micros(self.config.retention));
+        delete_dead(&self.config, &dead).await
     }
 }

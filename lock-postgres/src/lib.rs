@@ -41,7 +41,7 @@
 //! - PostgreSQL 12 or later, 14 or later for sessions; tested with 15 and 18.
 //! - `fsync=on`, `full_page_writes=on`: otherwise a crash may forget the last grants, and grant them to others. [`Checks`] warns of
 //!   it or refuses it.
-//! - `max_connections` is large enough: three for each process, and more while a synchronous standby is away. See
+//! - `max_connections` is large enough: four for each process, and more while a synchronous standby is away. See
 //!   [the limits](LeaseTableBackend#limits). Sessions take [one for each name](SessionBackend#limits) that is waited for.
 //! - Nothing else needs to be set. Each connection sets its own `default_transaction_isolation`, `default_transaction_read_only`,
 //!   `statement_timeout`, `lock_timeout`, `idle_in_transaction_session_timeout`, `idle_session_timeout`, `transaction_timeout`,

@@ -5,6 +5,7 @@ use tokio_postgres::types::Type;
 use crate::connection::Statement;
 
 pub(crate) mod answers;
+pub(crate) mod dead_rows;
 #[cfg(test)]
 mod fuzz;
 pub(crate) mod lease;
@@ -60,13 +61,4 @@ pub(crate) fn in_micros(interval: &str) -> String {
 fn statement(sql: String, types: &[Type]) -> Statement {
     let types = types.to_vec();
     Statement { sql, types }
-}
-
-/// Deletes at most so many rows of a table, which is `t` in the condition of dead ones, and returns a row for each. Leaves out those
-/// that somebody has locked. It may read the whole table, as nothing else in the session does.
-fn delete_dead(table: &str, key: &str, dead: &str, at_once: usize) -> String {
-    format!(
-        "SET LOCAL enable_seqscan=on;DELETE FROM {table} t WHERE ({key}) IN (SELECT {key} FROM {table} t WHERE {dead} LIMIT {at_once} \
-         FOR UPDATE SKIP LOCKED) AND {dead} RETURNING 1"
-    )
 }

@@ -18,7 +18,7 @@ use tokio::time::{Instant, timeout};
 
 use self::carrier::Session;
 use self::claims::{ClaimGuard, Claims};
-use crate::clean_up::{AT_ONCE, delete_dead};
+use crate::clean_up::delete_dead;
 use crate::config::{Pooler, PostgresConfig};
 use crate::connection::{Dialer, Supervisor, TextRows};
 use crate::error::{SqlError, shared_session};
@@ -173,9 +173,8 @@ impl Shared {
     /// Deletes rows that nobody needs any more, and returns how many.
     async fn clean_up(&self) -> Result<u64> {
         let statements = self.statements().await?;
-        let control = self.control.connection().await?;
-        let dead = statements.clean_up(as_micros(self.config.retention), AT_ONCE);
-        delete_dead(&control, &dead, self.limit()).await
+        let dead = statements.dead_rows(as_micros(self.config.retention));
+        delete_dead(&self.config, &dead).await
     }
 
     /// A claim in a session that was reserved for it.

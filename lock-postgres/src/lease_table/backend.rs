@@ -51,7 +51,8 @@ use crate::protocol::answers::status;
 /// is then behind the last token.
 ///
 /// # Limits
-/// - Two connections for each process, whatever it holds, and a third one while anybody waits, and for three seconds at most after that.
+/// - Two connections for each process, whatever it holds; one more while anybody waits, and for three seconds at most after that; and one
+///   while old rows are deleted, a few times a day.
 /// - A transaction of somebody else that keeps a name's row locked keeps that name from being acquired and renewed. The first such
 ///   request fails after a second, and delays those behind it. For a minute from then on, renewals leave locked rows out, and requests
 ///   for that name fail after 50 ms.
@@ -98,7 +99,7 @@ impl LeaseTableBackend {
 
     /// Deletes the rows of names that nobody has and that nobody was granted for the [retention](PostgresConfig::with_retention), and of
     /// readers, permits and waiters that have ended, and returns how many rows they were. Spares rows whose token is ahead of the
-    /// server's clock or behind it by less than the retention.
+    /// server's clock or behind it by less than the retention. Uses a connection of its own, and reads the tables 500 rows at a time.
     ///
     /// The backend does the same in the background while it is used, a few times a day, if its user has the permission
     /// `DELETE`.

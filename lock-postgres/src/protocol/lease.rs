@@ -10,10 +10,9 @@
 
 use tokio_postgres::types::Type;
 
+use super::dead_rows::DeadRows;
 use super::renewals::Renewals;
-use super::{
-    EARLIER_CLOCK, IS_LIVE, LONG_AGO, MARK, NEXT_PLACE, NOBODY, NOW, delete_dead, in_micros, micros, statement,
-};
+use super::{EARLIER_CLOCK, IS_LIVE, LONG_AGO, MARK, NEXT_PLACE, NOBODY, NOW, in_micros, micros, statement};
 use crate::connection::Statement;
 use crate::names::quoted;
 
@@ -109,23 +108,22 @@ impl LeaseStatements {
         )
     }
 
-    /// Delete rows of names that nobody has used for so long, and of sharers and waiters that have ended, at most so many at a time, and
-    /// return them. A row whose token is ahead of the clock, or behind it by less, stays.
-    pub(crate) fn clean_up(&self, keep: i64, at_once: usize) -> [String; 3] {
+    /// Rows of names that nobody has used for so long, and of sharers and waiters that have ended. A row whose token is ahead of the
+    /// clock, or behind it by less, stays.
+    pub(crate) fn dead_rows(&self, keep: i64) -> [DeadRows; 3] {
         let [leases, holders, waiters] = &self.tables;
         let old = format!("{NOW}-interval '1 microsecond'*{keep}");
-        let delete = |table, key, dead: String| delete_dead(table, key, &dead, at_once);
         [
             // An entry of the far future is from before the clock was set back.
-            delete(
+            DeadRows::new(
                 waiters,
-                "name,place",
+                &["name", "place"],
                 format!("expires NOT BETWEEN {NOW}-interval '1 min' AND {NOW}+interval '1 min'"),
             ),
-            delete(holders, "name,holder", format!("expires<{old}")),
-            delete(
+            DeadRows::new(holders, &["name", "holder"], format!("expires<{old}")),
+            DeadRows::new(
                 leases,
-                "name",
+                &["name"],
                 format!(
                     "expires<{old} AND wanted<{NOW} AND last_token<{}-{keep} AND NOT EXISTS \
                      (SELECT FROM unnest(dead_at) t WHERE t>{NOW}-interval '1 h')",

@@ -7,8 +7,9 @@
 
 use tokio_postgres::types::Type;
 
+use super::dead_rows::DeadRows;
 use super::terms::Kind;
-use super::{delete_dead, in_micros, statement};
+use super::{in_micros, statement};
 use crate::connection::Statement;
 use crate::names::{literal, quoted};
 
@@ -166,9 +167,9 @@ impl SessionStatements {
         )
     }
 
-    /// Delete what nobody needs any more, at most so many rows at a time, and return them: readers that have ended, and rows of names
-    /// that nobody has used for so many microseconds. A row whose token is ahead of the clock, or behind it by less, stays.
-    pub(crate) fn clean_up(&self, keep: i64, at_once: usize) -> [String; 2] {
+    /// Readers that have ended, and rows of names that nobody has used for so many microseconds. A row whose token is ahead of the
+    /// clock, or behind it by less, stays.
+    pub(crate) fn dead_rows(&self, keep: i64) -> [DeadRows; 2] {
         let Self { tokens, readers, .. } = self;
         let key = self.key.replace("$2", "t.name");
         let held = format!("SELECT FROM {LOCKS} AND {KEY_OF_LOCK}={key}");
@@ -176,8 +177,8 @@ impl SessionStatements {
         let no_reader = format!("t.token<{CLOCK}-60000000 AND NOT EXISTS ({held} AND pid=t.pid AND granted)");
         let unused = format!("t.name<>{TIMELINE} AND t.last_token<{CLOCK}-{keep} AND NOT EXISTS ({held})");
         [
-            delete_dead(readers, "name,pid", &no_reader, at_once),
-            delete_dead(tokens, "name", &unused, at_once),
+            DeadRows::new(readers, &["name", "pid"], no_reader),
+            DeadRows::new(tokens, &["name"], unused),
         ]
     }
 

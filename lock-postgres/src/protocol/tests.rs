@@ -103,16 +103,17 @@ fn a_call_names_whom_it_calls() {
 }
 
 #[test]
-fn a_clean_up_deletes_a_few_rows_and_none_that_is_locked() {
-    let [_, holders, _] = statements().clean_up(7, 500);
+fn a_clean_up_leaves_rows_that_were_used_since() {
+    let [waiters, holders, leases] = statements().dead_rows(7).map(|dead| dead.delete(None, 500));
     let old = "expires<statement_timestamp()-interval '1 microsecond'*7";
-    assert_eq!(
-        holders,
-        format!(
-            "SET LOCAL enable_seqscan=on;DELETE FROM \"t_holders\" t WHERE (name,holder) IN (SELECT name,holder \
-             FROM \"t_holders\" t WHERE {old} LIMIT 500 FOR UPDATE SKIP LOCKED) AND {old} RETURNING 1"
-        )
-    );
+    for (delete, table, dead) in [
+        (waiters, "waiters", "expires NOT BETWEEN "),
+        (holders, "holders", old),
+        (leases, "leases", old),
+    ] {
+        let delete_dead = format!("DELETE FROM \"t_{table}\" t WHERE ");
+        assert!(delete.contains(&delete_dead) && delete.contains(dead), "{delete}");
+    }
 }
 
 const MINE: &str = "(holder=$2 AND kind=0 AND expires>statement_timestamp())";

@@ -104,7 +104,8 @@ const PASS_CONFIRMED_WITHIN: Duration = Duration::from_millis(50);
 ///   within one session. Either is safe; among a million names the chance is 1 to 30 million.
 /// - The row of a name that others have locked keeps a session's statements waiting for 0.5 s each, its heartbeats too. Do not lock
 ///   rows of these tables.
-/// - A row that nobody has used for seven days is deleted in the background, if the user has the permission `DELETE`.
+/// - A row that nobody has used for seven days is deleted in the background, over one more connection, if the user has the permission
+///   `DELETE`.
 /// - PostgreSQL 14 or later, for `idle_session_timeout`.
 #[derive(Clone)]
 pub struct SessionBackend(Arc<Shared>);

@@ -99,7 +99,8 @@ fn the_age_counts_from_the_start_or_from_the_first_sight_of_a_timeline() {
 /// What the server's age is read from, and what a lock still needs.
 #[test]
 fn a_clean_up_leaves_the_timeline_and_names_that_are_locked() {
-    let [readers, names] = SessionStatements::new("s", "t").clean_up(7, 500);
+    let dead = SessionStatements::new("s", "t").dead_rows(7);
+    let [readers, names] = dead.map(|dead| dead.delete(None, 500));
     let held = "AND NOT EXISTS (SELECT FROM pg_locks WHERE";
     assert!(
         names.contains("t.name<>''::bytea AND t.last_token<") && names.contains("-7 AND NOT EXISTS"),
@@ -110,7 +111,7 @@ fn a_clean_up_leaves_the_timeline_and_names_that_are_locked() {
             delete.contains(&format!("DELETE FROM \"s\".\"t_{table}\" t ")),
             "{delete}"
         );
-        assert!(delete.contains(held) && delete.contains(" LIMIT 500 "), "{delete}");
+        assert!(delete.contains(held) && delete.contains(" LIMIT 500)"), "{delete}");
     }
 }
 

@@ -2,6 +2,7 @@
 
 use futures_util::future::join_all;
 use lock_core::backend::{DistributedLock, Mode};
+use lock_postgres::Pooler;
 
 use super::support::*;
 
@@ -67,6 +68,50 @@ async fn a_row_is_deleted_when_nobody_has_used_it_for_long() {
         .value("SELECT string_agg(encode(name,'escape'),' ' ORDER BY name) FROM {}_leases")
         .await;
     assert_eq!(left.as_deref(), Some("ahead held new"));
+}
+
+/// More of them than one statement looks at, in each table, and rows between them that stay.
+#[testbed::test]
+async fn a_clean_up_goes_through_large_tables_to_their_end() {
+    let fixture = Fixture::shared().await;
+    let fill = "INSERT INTO {}_leases (name,last_token) SELECT decode(lpad(to_hex(i),8,'0'),'hex'),\
+                CASE WHEN i%3=0 THEN (extract(epoch from now())*1000000)::bigint ELSE 1 END FROM generate_series(1,1500) i;\
+                INSERT INTO {}_holders (name,holder,kind,permits,\"of\",term,expires,token) SELECT 'a',gen_random_uuid(),1,1,1,'1 s',\
+                CASE WHEN i%3=0 THEN now() ELSE '-infinity' END,1 FROM generate_series(1,1500) i;\
+                INSERT INTO {}_waiters (name,place,holder,channel,kind,permits,\"of\",since,expires) SELECT 'a',i-750,\
+                gen_random_uuid(),'',0,1,1,now(),CASE WHEN i%3=0 THEN now() ELSE '-infinity' END FROM generate_series(1,1500) i";
+    let observer = fixture.observer().await;
+    observer
+        .batch_execute(&fill.replace("{}", &fixture.table))
+        .await
+        .unwrap();
+    assert_eq!(fixture.backend().clean_up().await.unwrap(), 3000);
+    for table in ["leases", "holders", "waiters"] {
+        assert_eq!(
+            fixture.number(&format!("SELECT count(*) FROM {{}}_{table}")).await,
+            500,
+            "{table}"
+        );
+    }
+}
+
+/// Behind a pooler of transactions, where no connection sets its own `lock_timeout`.
+#[testbed::test]
+async fn no_request_waits_behind_a_clean_up() {
+    let fixture = Fixture::shared().await;
+    let config = fixture.config().with_pooler(Pooler::Transaction);
+    let backend = lock_postgres::LeaseTableBackend::new(config).unwrap();
+    grant(&backend, "a", secs(60)).await.release().await;
+    let locking = fixture.observer().await;
+    let lock = format!("BEGIN;LOCK TABLE {}_holders", fixture.table);
+    locking.batch_execute(&lock).await.unwrap();
+    let of_cleaning = backend.clone();
+    let cleaning = tokio::spawn(async move { of_cleaning.clean_up().await });
+    eventually("waiting for the table", async || fixture.waiting_for_rows().await == 1).await;
+    grant(&backend, "a", secs(60)).await.release().await;
+    assert!(!cleaning.is_finished());
+    locking.batch_execute("COMMIT").await.unwrap();
+    happens("the end of the clean-up", cleaning).await.unwrap().unwrap();
 }
 
 #[testbed::test]
