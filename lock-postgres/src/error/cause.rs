@@ -37,6 +37,7 @@ pub(crate) enum Cause {
     /// The server could not read or write one of its files.
     BadFile,
     Starting,
+    /// The server ended the connection: somebody asked it to, it shuts down, or a transaction or a session was too long.
     Ended,
     Broken,
     Other,
@@ -83,6 +84,7 @@ impl Cause {
             "53100" => Self::DiskFull,
             "53200" => Self::NoMemory,
             "57P03" => Self::Starting,
+            "25P03" | "25P04" => Self::Ended,
             code if code.starts_with("57P") => Self::Ended,
             code if code.starts_with("53") => Self::NoRoom,
             code if code.starts_with("58") => Self::BadFile,
@@ -166,7 +168,11 @@ mod tests {
             (&["53000", "53400"], Cause::NoRoom, Unavailable),
             (&["58000", "58030", "58P01"], Cause::BadFile, Unavailable),
             (&["57P03"], Cause::Starting, Unavailable),
-            (&["57P01", "57P02", "57P05"], Cause::Ended, Unavailable),
+            (
+                &["57P01", "57P02", "57P05", "25P03", "25P04"],
+                Cause::Ended,
+                Unavailable,
+            ),
             (&["08006"], Cause::Broken, Unavailable),
             (&["XX000", "57000", ""], Cause::Other, Unexpected),
         ] {

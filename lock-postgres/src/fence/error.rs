@@ -82,6 +82,8 @@ mod tests {
             ("58030", Unavailable, "could not read or write"),
             ("57P03", Unavailable, "ended the connection"),
             ("57P01", Unavailable, "ended the connection"),
+            ("25P03", Unavailable, "run the transaction again"),
+            ("25P04", Unavailable, "run the transaction again"),
             ("08006", Unavailable, "ended the connection"),
             ("XX000", Unexpected, "refuses the statement"),
         ] {
