@@ -181,9 +181,16 @@ pub(crate) struct Shared {
     pub(crate) is_wanted: bool,
 }
 
-/// The answer to [`share`](super::lease::LeaseStatements::share).
+/// The answer to [`share`](super::lease::LeaseStatements::share). It tells nothing if somebody deleted the name's row while this waited
+/// for it.
 pub(crate) fn shared(rows: &TextRows) -> Result<Shared, SqlError> {
-    let row = told(rows).ok_or(SqlError::UnexpectedAnswer("row of the name"))?;
+    let Some(row) = told(rows) else {
+        return Ok(Shared {
+            acquired: Acquired::Unknown,
+            place: None,
+            is_wanted: false,
+        });
+    };
     let place = number(row, 1)?;
     let acquired = match number(row, 0)? {
         Some(token) => Acquired::Granted(token_of(token)?),
@@ -254,7 +261,8 @@ mod tests {
             (Some("ö"), Duration::from_micros(1500))
         );
         assert!(taken.is_queued && refused.place == Some(3));
-        assert!(shared(&row(&["1"])).is_err());
+        // The row of the name went while the request waited for it.
+        assert_eq!(shared(&row(&["1"])).unwrap().acquired, Acquired::Unknown);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use lock_core::backend::Mode::{Exclusive, Shared};
 use lock_core::backend::{DistributedLock, Mode, Permits, ReleaseOptions, ReleaseOutcome, Renewal, Revoke, Revoked};
+use lock_postgres::{LeaseTableBackend, Pooler};
 
 use super::support::*;
 
@@ -49,6 +50,25 @@ async fn readers_who_ended_with_their_row_do_not_come_back() {
     assert!(matches!(reader.hold.renew(secs(600)).await.unwrap(), Renewal::Lost));
     assert_eq!(reader.release().await, ReleaseOutcome::AlreadyLost);
     assert_eq!(next.release().await, ReleaseOutcome::Released);
+}
+
+/// Behind a pooler of transactions, where no connection sets its own `lock_timeout`.
+#[testbed::test]
+async fn a_name_whose_row_is_deleted_meanwhile_is_asked_for_again() {
+    let fixture = Fixture::shared().await;
+    let config = fixture.config().with_pooler(Pooler::Transaction);
+    let backend = LeaseTableBackend::new(config).unwrap();
+    for mode in [Shared, permits(1, 2)] {
+        grant(&backend, "a", secs(60)).await.release().await;
+        let cleaning = fixture.lock_row("a").await;
+        let (request, _control) = options("a", secs(60)).mode(mode).waits(false).start();
+        let asking = begin(&backend, &request);
+        eventually("waiting for the row", async || fixture.waiting_for_rows().await == 1).await;
+        let delete = format!("DELETE FROM {}_leases;COMMIT", fixture.table);
+        cleaning.batch_execute(&delete).await.unwrap();
+        let hold = granted(happens("the grant", asking).await.unwrap().unwrap()).expect("nobody has it");
+        hold.release(ReleaseOptions::default()).await.unwrap();
+    }
 }
 
 /// Counted in one statement without the lock of the row, up to six held three permits.
