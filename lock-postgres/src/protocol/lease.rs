@@ -205,14 +205,15 @@ fn queue(leases: &str, waiters: &str) -> String {
     )
 }
 
-/// It locks the name's row before its entry, as all that ends an id does.
+/// It locks the name's row before its entry, as all that ends an id does. A request that has the name already is granted it whoever waits:
+/// an entry before it may have ended, and come back to life.
 fn turn(leases: &str, waiters: &str) -> String {
     let (grant, lasts, refusal) = (granted(), micros("$9"), refusal());
     format!(
         "WITH g AS (UPDATE {leases} SET {grant},wanted=CASE WHEN last_place=$8 \
          AND EXISTS (SELECT FROM {waiters} WHERE name=$1 AND place=$8 AND holder=$2) THEN '-infinity' ELSE wanted END \
-         WHERE name=$1 AND NOT $2=ANY(dead) AND (expires<={EARLIER_CLOCK} OR {IS_MINE}) \
-         AND NOT EXISTS (SELECT FROM {waiters} w WHERE w.name=$1 AND w.place<$8 AND w.holder<>$2 AND {IS_LIVE}) \
+         WHERE name=$1 AND NOT $2=ANY(dead) AND ({IS_MINE} OR (expires<={EARLIER_CLOCK} \
+         AND NOT EXISTS (SELECT FROM {waiters} w WHERE w.name=$1 AND w.place<$8 AND w.holder<>$2 AND {IS_LIVE}))) \
          RETURNING token),\
          d AS (DELETE FROM {waiters} WHERE name=$1 AND holder=$2 AND EXISTS (SELECT FROM g)),\
          e AS (UPDATE {leases} SET wanted=GREATEST({MARK},{NOW}+{lasts}) WHERE name=$1 AND NOT EXISTS (SELECT FROM g) \

@@ -216,6 +216,42 @@ async fn behind_a_pooler_of_transactions_a_waiter_asks_and_needs_no_call() {
     assert!(granted(happens("the grant", waiting).await.unwrap().unwrap()).is_some());
 }
 
+/// Its grant passed over an entry that had ended, and the answer was lost.
+#[testbed::test]
+async fn a_waiter_that_was_granted_learns_of_it_though_an_earlier_entry_came_back() {
+    let fixture = Fixture::shared().await;
+    let _held = grant(&fixture.backend(), "a", secs(600)).await;
+    let backend = fixture.backend();
+    let (request, _control) = options("a", secs(600)).start();
+    let waiting = begin(&backend, &request);
+    eventually("queueing", async || {
+        fixture.number("SELECT count(*) FROM {}_waiters").await == 1
+    })
+    .await;
+    let observer = fixture.observer().await;
+    let grant_it = format!(
+        "BEGIN;UPDATE {0}_leases SET holder='{1}',token=last_token+1,last_token=last_token+1,term='600 s',\
+         expires=now()+interval '600 s';DELETE FROM {0}_waiters;\
+         INSERT INTO {0}_waiters (name,place,holder,channel,kind,permits,\"of\",since,expires) \
+         VALUES ('a',0,gen_random_uuid(),'',0,1,1,now(),now()+interval '9 s');COMMIT",
+        fixture.table,
+        request.holder()
+    );
+    observer.batch_execute(&grant_it).await.unwrap();
+    let token = fixture.number("SELECT token FROM {}_leases").await;
+    let refresh = format!(
+        "UPDATE {}_waiters SET expires=now()+interval '9 s' WHERE place=0",
+        fixture.table
+    );
+    eventually("the grant", async || {
+        observer.batch_execute(&refresh).await.unwrap();
+        waiting.is_finished()
+    })
+    .await;
+    let hold = granted(waiting.await.unwrap().unwrap()).expect("it is granted");
+    assert_eq!(hold.token().as_u64(), u64::try_from(token).unwrap());
+}
+
 /// A name that was freed has called nobody who was not in the queue.
 #[testbed::test]
 async fn nobody_queues_for_a_name_that_was_freed_meanwhile() {
