@@ -210,7 +210,9 @@ impl PostgresConfig {
     /// Sets how long the server may take to answer before its connection is given up. From 1 ms to 1 h. Defaults to
     /// [`DEFAULT_RESPONSE_TIMEOUT`](Self::DEFAULT_RESPONSE_TIMEOUT).
     ///
-    /// A renewal is waited for until the hold's TTL is over, and never ends its connection before.
+    /// A renewal is waited for until the hold's TTL is over, and never ends its connection before. With [`Pooler::Transaction`],
+    /// requests of a process wait for each other. The timeout begins when a request is sent; one that is not sent within two of them fails,
+    /// and has changed nothing.
     pub fn with_response_timeout(mut self, timeout: Duration) -> Self {
         self.response_timeout = timeout;
         self

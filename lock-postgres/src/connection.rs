@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::future::{pending, poll_fn};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::{FutureExt, TryFutureExt};
@@ -16,8 +16,9 @@ use lock_kit::runtime::RuntimeCheck;
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::runtime::Handle;
+use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{AsyncMessage, Client, Row, SimpleQueryMessage};
 
@@ -109,10 +110,35 @@ impl State {
 #[derive(Default)]
 struct Unanswered {
     next: u64,
+    /// When each of them was sent.
     since: BTreeMap<u64, Instant>,
+    /// The number of those that wait for their turn.
+    queued: usize,
 }
 
 impl Connection {
+    /// One that was just made. If it `takes_turns`, a pooler is in between that lends its connections for a transaction.
+    fn new((client, state, task): (Client, Arc<State>, AbortHandle), takes_turns: bool, mark: String) -> Self {
+        static NUMBERS: AtomicU64 = AtomicU64::new(1);
+        let client = Arc::new(client);
+        Self {
+            in_turn: takes_turns.then(|| InTurn::spawn(client.clone(), state.clone())),
+            client,
+            state,
+            task,
+            probe: Probe::default(),
+            round_trip: Duration::ZERO,
+            prepares: AtomicBool::new(!takes_turns),
+            prepared: Mutex::default(),
+            was_used: AtomicBool::new(false),
+            number: NUMBERS.fetch_add(1, Ordering::Relaxed),
+            mark,
+            answer_to_set_up: TextRows::new(),
+            sent: SentAt::now(),
+            runtime: Handle::current(),
+        }
+    }
+
     /// Spawns the task of a connection on this runtime.
     fn spawn<S, T>(
         client: Client,
@@ -187,7 +213,8 @@ impl Connection {
 
     /// Whether no request is under way.
     pub(crate) fn is_idle(&self) -> bool {
-        self.state.unanswered.lock().since.is_empty()
+        let unanswered = self.state.unanswered.lock();
+        unanswered.since.is_empty() && unanswered.queued == 0
     }
 
     /// Whether it can be used here: its runtime is driven.
@@ -206,7 +233,8 @@ impl Connection {
     }
 
     /// Runs a statement in one round trip, in a transaction of its own. The first poll sends it. Without a `limit` it waits for
-    /// as long as the caller does; with one, the connection ends when that is over.
+    /// as long as the caller does; with one, the connection ends when that is over. Where requests [take turns](in_turn), the limit counts
+    /// from the turn on, and a request whose turn does not come within two limits is not sent.
     ///
     /// # Cancel safety
     /// May be dropped at any point: the statement is then executed or not.
@@ -217,7 +245,10 @@ impl Connection {
         limit: Option<Duration>,
     ) -> Result<Vec<Row>, SqlError> {
         if let Some(in_turn) = &self.in_turn {
-            return self.answer(in_turn.query(statement, parameters), limit).await;
+            let (begin, begun) = oneshot::channel();
+            return self
+                .answer_in_turn(in_turn.query(statement, parameters, begin), begun, limit)
+                .await;
         }
         let key = std::ptr::from_ref(statement).addr();
         let prepared = self.prepared.lock().get(key);
@@ -248,7 +279,10 @@ impl Connection {
     /// As [`query`](Self::query).
     pub(crate) async fn run(&self, sql: &str, limit: Option<Duration>) -> Result<TextRows, SqlError> {
         let messages = match &self.in_turn {
-            Some(in_turn) => self.answer(in_turn.run(sql), limit).await?,
+            Some(in_turn) => {
+                let (begin, begun) = oneshot::channel();
+                self.answer_in_turn(in_turn.run(sql, begin), begun, limit).await?
+            }
             None => {
                 let asked = self.client.simple_query(sql);
                 self.answer(asked.map_err(SqlError::from), limit).await?
@@ -288,20 +322,54 @@ impl Connection {
         let _unanswered = UnansweredRequest::begin(&self.state);
         let too_late = async {
             match limit {
-                Some(limit) => {
-                    sleep(limit).await;
-                    limit
-                }
+                Some(limit) => sleep(limit).await,
                 None => pending().await,
             }
+            SqlError::TimedOut(limit.unwrap_or_default())
         };
+        self.answer_unless(request, too_late).await
+    }
+
+    /// The same for a request that says by `begun` that it is sent.
+    async fn answer_in_turn<T>(
+        &self,
+        request: impl Future<Output = Result<T, SqlError>>,
+        mut begun: oneshot::Receiver<()>,
+        limit: Option<Duration>,
+    ) -> Result<T, SqlError> {
+        if self.has_ended() {
+            return Err(SqlError::NotConnected);
+        }
+        let too_late = async {
+            let Some(limit) = limit else { pending().await };
+            // If an earlier one with this limit has no answer, the connection ends before.
+            let turn_within = limit * 2;
+            if timeout(turn_within, &mut begun).await.is_err() {
+                begun.close();
+                if begun.try_recv().is_err() {
+                    return SqlError::NotSent(turn_within);
+                }
+            }
+            sleep(limit).await;
+            SqlError::TimedOut(limit)
+        };
+        self.answer_unless(request, too_late).await
+    }
+
+    async fn answer_unless<T>(
+        &self,
+        request: impl Future<Output = Result<T, SqlError>>,
+        too_late: impl Future<Output = SqlError>,
+    ) -> Result<T, SqlError> {
         let answer = tokio::select! {
             biased;
             answer = request => answer,
             () = self.state.check.undriven() => Err(SqlError::RuntimeNotDriven),
-            limit = too_late => {
-                self.abort();
-                Err(SqlError::TimedOut(limit))
+            error = too_late => {
+                if matches!(error, SqlError::TimedOut(_)) {
+                    self.abort();
+                }
+                Err(error)
             }
         };
         self.was_used.store(true, Ordering::Relaxed);
@@ -349,6 +417,22 @@ impl UnansweredRequest {
 impl Drop for UnansweredRequest {
     fn drop(&mut self) {
         self.state.unanswered.lock().since.remove(&self.number);
+    }
+}
+
+/// A request that waits for its turn.
+struct QueuedRequest(Arc<State>);
+
+impl QueuedRequest {
+    fn begin(state: &Arc<State>) -> Self {
+        state.unanswered.lock().queued += 1;
+        Self(state.clone())
+    }
+}
+
+impl Drop for QueuedRequest {
+    fn drop(&mut self) {
+        self.0.unanswered.lock().queued -= 1;
     }
 }
 

@@ -32,6 +32,9 @@ pub(crate) enum SqlError {
     /// The connection had ended before: nothing was sent.
     #[error("the connection had ended")]
     NotConnected,
+    /// Its turn did not come in time: nothing was sent.
+    #[error("requests before this one kept the connection for {0:?}")]
+    NotSent(Duration),
     /// The answer has another shape than the statement asks for.
     #[error("the server's answer has no {0}")]
     UnexpectedAnswer(&'static str),
@@ -101,7 +104,11 @@ impl SqlError {
 
     /// The server has certainly not executed it: it refused it, or nothing was sent.
     pub(crate) fn is_not_executed(&self) -> bool {
-        self.is_refusal() || matches!(self, Self::NotConnected | Self::UnexpectedParameter(_))
+        self.is_refusal()
+            || matches!(
+                self,
+                Self::NotConnected | Self::NotSent(_) | Self::UnexpectedParameter(_)
+            )
     }
 
     /// The connection broke or has to be given up, so that a new one may do better.
@@ -156,6 +163,10 @@ impl SqlError {
                 "the connection to the PostgreSQL server broke".into(),
             ),
             (Self::TimedOut(_), None) => (ErrorKind::Unavailable, "the PostgreSQL server does not answer".into()),
+            (Self::NotSent(_), None) => (
+                ErrorKind::Unavailable,
+                "the PostgreSQL server is too slow for so many requests: they wait for each other with pooler=transaction".into(),
+            ),
             (Self::RuntimeNotDriven, None) => (
                 ErrorKind::Unavailable,
                 "the lock's connection cannot be used: drive the runtime that acquired the lock".into(),

@@ -1,21 +1,19 @@
 //! Makes connections, and asks what they lead to.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use lock_core::backend::{HolderId, SentAt};
+use lock_core::backend::HolderId;
 use lock_core::{Error, ErrorKind, Result};
 use lock_kit::identify::{first_answer, wrong_server};
-use parking_lot::Mutex;
-use tokio::runtime::Handle;
+use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout};
 use tokio_postgres::config::SslMode;
 use tokio_postgres::{Client, Config, NoTls};
 
-use super::in_turn::InTurn;
 use super::tls::Handshake;
-use super::{Connection, OnCall, State, TextRows};
+use super::{Connection, OnCall, State};
 use crate::config::{Host, Pooler, PostgresConfig};
 use crate::error::{SqlError, connect_error, may_be_foreign, pooler_between};
 use crate::probe::{PROBE, Probe, SETTINGS};
@@ -27,8 +25,6 @@ const SILENCE_LIMIT: Duration = Duration::from_millis(500);
 const KEEPALIVES_AFTER: Duration = Duration::from_secs(10);
 /// TCP ends a connection on which data was not acknowledged for so long.
 const UNANSWERED_FOR: Duration = Duration::from_secs(20);
-
-static NUMBERS: AtomicU64 = AtomicU64::new(1);
 
 /// What a connection needs besides what all need.
 pub(crate) struct SetUp {
@@ -172,7 +168,7 @@ impl Dialer {
     /// Sets what locks need, and asks what the server is, in one round trip.
     async fn set_up(
         &self,
-        (client, state, task): (Client, Arc<State>, tokio::task::AbortHandle),
+        made: (Client, Arc<State>, AbortHandle),
         address: &str,
         mark: String,
         set_up: Option<SetUp>,
@@ -183,23 +179,7 @@ impl Dialer {
             (true, None) => format!("{SETTINGS};{PROBE}"),
             (true, Some(set_up)) => format!("{SETTINGS};{PROBE};{}", set_up.text),
         };
-        let client = Arc::new(client);
-        let mut connection = Connection {
-            in_turn: (!is_own).then(|| InTurn::spawn(client.clone(), state.clone())),
-            client,
-            state,
-            task,
-            probe: Probe::default(),
-            round_trip: Duration::ZERO,
-            prepares: AtomicBool::new(is_own),
-            prepared: Mutex::default(),
-            was_used: AtomicBool::new(false),
-            number: NUMBERS.fetch_add(1, Ordering::Relaxed),
-            mark,
-            answer_to_set_up: TextRows::new(),
-            sent: SentAt::now(),
-            runtime: Handle::current(),
-        };
+        let mut connection = Connection::new(made, !is_own, mark);
         let asked = Instant::now();
         let answer = connection.run(&text, None).await;
         let answer = answer.map_err(|error| SqlError::into_lock_error(error).not_executed())?;

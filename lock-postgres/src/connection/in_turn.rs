@@ -14,7 +14,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 use tokio_postgres::{Client, Row, SimpleQueryMessage};
 
-use super::{EndOnDrop, Parameters, State, Statement, UnansweredRequest};
+use super::{EndOnDrop, Parameters, QueuedRequest, State, Statement, UnansweredRequest};
 use crate::error::SqlError;
 
 /// The requests of one connection.
@@ -44,24 +44,32 @@ impl InTurn {
         }
     }
 
-    /// Its place in the order is that of its first poll. If it is dropped before its turn, nothing is sent.
-    pub(super) async fn query(&self, statement: &Statement, parameters: Parameters<'_>) -> Result<Vec<Row>, SqlError> {
+    /// Its place in the order is that of its first poll. `begin` reports its turn; if nobody receives that any more, nothing is sent.
+    pub(super) async fn query(
+        &self,
+        statement: &Statement,
+        parameters: Parameters<'_>,
+        begin: oneshot::Sender<()>,
+    ) -> Result<Vec<Row>, SqlError> {
         let (client, sql) = (self.client.clone(), statement.sql.clone());
         let parameters = encoded(statement, parameters)?;
-        self.ask(async move {
-            let typed: Vec<_> = parameters
-                .iter()
-                .map(|(value, of)| (value as &(dyn ToSql + Sync), of.clone()))
-                .collect();
-            client.query_typed(&sql, &typed).await
-        })
+        self.ask(
+            async move {
+                let typed: Vec<_> = parameters
+                    .iter()
+                    .map(|(value, of)| (value as &(dyn ToSql + Sync), of.clone()))
+                    .collect();
+                client.query_typed(&sql, &typed).await
+            },
+            begin,
+        )
         .await
     }
 
     /// The same for a text of statements, which is one request.
-    pub(super) async fn run(&self, sql: &str) -> Result<Vec<SimpleQueryMessage>, SqlError> {
+    pub(super) async fn run(&self, sql: &str, begin: oneshot::Sender<()>) -> Result<Vec<SimpleQueryMessage>, SqlError> {
         let (client, sql) = (self.client.clone(), sql.to_owned());
-        self.ask(async move { client.simple_query(&sql).await }).await
+        self.ask(async move { client.simple_query(&sql).await }, begin).await
     }
 
     /// Sends a text whose answer nobody needs.
@@ -73,11 +81,12 @@ impl InTurn {
     async fn ask<T: Send + 'static>(
         &self,
         request: impl Future<Output = Result<T, tokio_postgres::Error>> + Send + 'static,
+        begin: oneshot::Sender<()>,
     ) -> Result<T, SqlError> {
         let (answer, answered) = oneshot::channel();
         let state = self.state.clone();
         self.push(async move {
-            if answer.is_closed() {
+            if begin.send(()).is_err() {
                 return;
             }
             let result = match state.ended.load(Ordering::SeqCst) {
@@ -91,12 +100,13 @@ impl InTurn {
         answered.await.unwrap_or(Err(SqlError::Disconnected(None)))
     }
 
-    /// Until it is answered, the connection is not idle.
+    /// Until it is answered, the connection is not idle. The server is silent only if it has no answer to what was sent.
     fn push(&self, request: impl Future<Output = ()> + Send + 'static) {
-        let unanswered = UnansweredRequest::begin(&self.state);
+        let (queued, state) = (QueuedRequest::begin(&self.state), self.state.clone());
         // If the task has ended, so has the connection, and its callers learn of that.
         drop(self.requests.send(Box::pin(async move {
-            let _unanswered = unanswered;
+            let _unanswered = UnansweredRequest::begin(&state);
+            drop(queued);
             request.await;
         })));
     }
@@ -140,7 +150,96 @@ fn encoded(statement: &Statement, parameters: Parameters<'_>) -> Result<Vec<(Enc
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+    use tokio::time::sleep;
+    use tokio_postgres::{Config, NoTls};
+
     use super::*;
+    use crate::connection::Connection;
+    use crate::connection::scripted::message;
+
+    const LIMIT: Duration = Duration::from_secs(1);
+
+    /// A connection whose requests take turns, and the server's end of it.
+    async fn connected() -> (Connection, DuplexStream) {
+        let (client, mut server) = duplex(4096);
+        let login = [message(b'R', &[0; 4]), message(b'Z', b"I")].concat();
+        server.write_all(&login).await.unwrap();
+        let (client, driver) = Config::new().user("u").connect_raw(client, NoTls).await.unwrap();
+        // What the client says first has no length of its own kind.
+        read(&mut server).await;
+        let made = Connection::spawn(client, driver, Box::new(|_| {}));
+        (Connection::new(made, true, String::new()), server)
+    }
+
+    /// A message of the client, which comes in one piece.
+    async fn read(server: &mut DuplexStream) -> String {
+        let mut bytes = [0; 1024];
+        let length = server.read(&mut bytes).await.unwrap();
+        String::from_utf8_lossy(&bytes[..length]).into_owned()
+    }
+
+    async fn answer(server: &mut DuplexStream) {
+        let answer = [message(b'C', b"SELECT\0"), message(b'Z', b"I")].concat();
+        server.write_all(&answer).await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_has_its_whole_limit_from_its_turn_on() {
+        let (connection, mut server) = connected().await;
+        let asked = async {
+            let asked = ["1", "2", "3"].map(|sql| connection.run(sql, Some(LIMIT)));
+            for answer in futures_util::future::join_all(asked).await {
+                answer.expect("it was answered within the limit");
+            }
+        };
+        let serve = async {
+            for turn in 0..3 {
+                read(&mut server).await;
+                sleep(LIMIT * 9 / 10).await;
+                assert!(!connection.is_silent() && !connection.is_idle(), "{turn}");
+                answer(&mut server).await;
+            }
+        };
+        tokio::join!(asked, serve);
+        assert!(connection.is_idle());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_whose_turn_does_not_come_is_not_sent_and_ends_nothing() {
+        let (connection, mut server) = connected().await;
+        let first = connection.run("first", None);
+        let rest = async {
+            let error = connection.run("second", Some(LIMIT)).await.unwrap_err();
+            assert!(
+                matches!(error, SqlError::NotSent(_)) && error.is_not_executed(),
+                "{error}"
+            );
+            assert!(read(&mut server).await.contains("first"));
+            answer(&mut server).await;
+            let serve = async {
+                assert!(read(&mut server).await.contains("third"));
+                answer(&mut server).await;
+            };
+            tokio::join!(connection.run("third", Some(LIMIT)), serve).0.unwrap();
+        };
+        tokio::join!(first, rest).0.unwrap();
+        assert!(!connection.has_ended());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_without_an_answer_ends_the_connection_for_those_behind_it() {
+        let (connection, _server) = connected().await;
+        let (first, second) = tokio::join!(
+            connection.run("first", Some(LIMIT)),
+            connection.run("second", Some(LIMIT))
+        );
+        assert!(matches!(first, Err(SqlError::TimedOut(LIMIT))), "{first:?}");
+        assert!(second.unwrap_err().is_disconnect());
+        assert!(connection.has_ended());
+    }
 
     fn sent(value: &(dyn ToSql + Sync), of: &Type) -> Option<Vec<u8>> {
         let mut bytes = BytesMut::new();

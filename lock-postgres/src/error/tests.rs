@@ -40,7 +40,10 @@ pub(crate) async fn broken() -> tokio_postgres::Error {
 
 #[test]
 fn only_a_refusal_and_an_unsent_request_were_certainly_not_executed() {
-    assert!(SqlError::NotConnected.into_lock_error().is_not_executed());
+    for unsent in [SqlError::NotConnected, SqlError::NotSent(Duration::from_secs(1))] {
+        let error = unsent.into_lock_error();
+        assert!(error.is_not_executed() && error.is_retryable(), "{error}");
+    }
     for unknown in [
         SqlError::Disconnected(None),
         SqlError::TimedOut(Duration::from_secs(1)),
@@ -150,6 +153,7 @@ async fn an_end_of_the_connection_is_no_refusal() {
         (closed, true),
         (because, true),
         (SqlError::TimedOut(Duration::from_secs(1)), false),
+        (SqlError::NotSent(Duration::from_secs(1)), false),
         (SqlError::RuntimeNotDriven, false),
         (SqlError::UnexpectedAnswer("row"), false),
     ] {
