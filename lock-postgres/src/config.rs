@@ -141,7 +141,8 @@ impl PostgresConfig {
         }
     }
 
-    /// Adds another server of the same replication. Each connection goes to the first one that takes writes.
+    /// Adds another server of the same replication. Each connection goes to the first one that takes writes. So it
+    /// does if a name has several addresses.
     pub fn with_host(mut self, host: impl Into<String>, port: u16) -> Self {
         self.hosts.push(Host::Tcp(host.into(), port));
         self
@@ -198,7 +199,7 @@ impl PostgresConfig {
         self
     }
 
-    /// Sets how long to try to reach the server. From 1 ms to 1 h. Defaults to
+    /// Sets how long to try to reach the server. Several hosts, and several addresses of a name, share this time. From 1 ms to 1 h. Defaults to
     /// [`DEFAULT_CONNECT_TIMEOUT`](Self::DEFAULT_CONNECT_TIMEOUT).
     ///
     /// After an outage of a server that was reached before, an acquire that waits goes on trying for as long as it waits.

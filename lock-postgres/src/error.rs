@@ -236,14 +236,17 @@ pub(crate) fn connect_error(error: tokio_postgres::Error, address: &str) -> Erro
             ErrorKind::Misconfigured,
             format!("what answers at {address} does not speak PostgreSQL's protocol: check host and port"),
         ),
-        () => (
-            ErrorKind::Unavailable,
-            format!("the PostgreSQL server at {address} cannot be reached: check that it runs and its address"),
-        ),
+        () => return unreachable(address).with_source(SqlError::from(error)).not_executed(),
     };
     Error::new(kind, message)
         .with_source(SqlError::from(error))
         .not_executed()
+}
+
+/// No server answers there.
+pub(crate) fn unreachable(address: &str) -> Error {
+    let message = format!("the PostgreSQL server at {address} cannot be reached: check that it runs and its address");
+    Error::new(ErrorKind::Unavailable, message)
 }
 
 /// A session would not be the client's alone.

@@ -1,5 +1,6 @@
 //! Makes connections, and asks what they lead to.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -7,6 +8,7 @@ use std::time::Duration;
 use lock_core::backend::HolderId;
 use lock_core::{Error, ErrorKind, Result};
 use lock_kit::identify::{first_answer, wrong_server};
+use tokio::net::lookup_host;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout};
 use tokio_postgres::config::SslMode;
@@ -15,7 +17,7 @@ use tokio_postgres::{Client, Config, NoTls};
 use super::tls::Handshake;
 use super::{Connection, OnCall, State};
 use crate::config::{Host, Pooler, PostgresConfig};
-use crate::error::{SqlError, connect_error, may_be_foreign, pooler_between};
+use crate::error::{SqlError, connect_error, may_be_foreign, pooler_between, unreachable};
 use crate::probe::{PROBE, Probe, SETTINGS};
 
 /// How long another server may take to show what it is.
@@ -64,7 +66,7 @@ impl Dialer {
         self
     }
 
-    /// A new connection to the first host that takes writes.
+    /// A new connection to the first address that takes writes, of the first host with one.
     ///
     /// # Errors
     /// [`ErrorKind::Unavailable`] if none could be reached in time; others if trying again would fail in the same way.
@@ -77,32 +79,51 @@ impl Dialer {
 
     /// The same, and has `on_call` take the payloads of notifications.
     pub(crate) async fn dial_with(&self, on_call: impl Fn() -> OnCall) -> Result<Arc<Connection>> {
-        let (begun, limit) = (Instant::now(), self.config.connect_timeout);
-        let mut failed: Option<Error> = None;
-        for (number, host) in self.config.hosts.iter().enumerate() {
-            let left = u32::try_from(self.config.hosts.len() - number).unwrap_or(1);
-            let limit = limit.saturating_sub(begun.elapsed()) / left;
-            let dialled = match timeout(limit, self.dial_host(host, limit, on_call())).await {
-                Ok(dialled) => dialled,
-                Err(_) => {
-                    let message =
-                        format!("the PostgreSQL server at {host} did not accept a connection within {limit:?}");
-                    Err(Error::new(ErrorKind::Unavailable, message).not_executed())
+        let mut attempts = Attempts::new(self.config.hosts.len(), self.config.connect_timeout);
+        for host in &self.config.hosts {
+            let limit = attempts.next_limit();
+            let begun = Instant::now();
+            let dialled = match within(limit, host, addresses_of(host)).await {
+                Ok(addresses) => {
+                    let limit = limit.saturating_sub(begun.elapsed());
+                    self.dial_host(host, &addresses, limit, &on_call).await
                 }
+                Err(error) => Err(error),
             };
             match dialled {
                 Ok(connection) => return Ok(connection),
-                // One that cannot be reached may be the right one.
-                Err(error) => match &failed {
-                    Some(before) if before.kind() == ErrorKind::Unavailable => {}
-                    _ => failed = Some(error),
-                },
+                Err(error) => attempts.failed(error),
             }
         }
-        Err(failed.unwrap_or_else(|| Error::new(ErrorKind::Misconfigured, "no host is named").not_executed()))
+        Err(attempts.error())
     }
 
-    async fn dial_host(&self, host: &Host, limit: Duration, on_call: OnCall) -> Result<Arc<Connection>> {
+    /// `None` is the address of a host that needs no other.
+    async fn dial_host(
+        &self,
+        host: &Host,
+        addresses: &[Option<IpAddr>],
+        limit: Duration,
+        on_call: &impl Fn() -> OnCall,
+    ) -> Result<Arc<Connection>> {
+        let mut attempts = Attempts::new(addresses.len(), limit);
+        for address in addresses {
+            let limit = attempts.next_limit();
+            match within(limit, host, self.dial_address(host, *address, limit, on_call())).await {
+                Ok(connection) => return Ok(connection),
+                Err(error) => attempts.failed(error),
+            }
+        }
+        Err(attempts.error())
+    }
+
+    async fn dial_address(
+        &self,
+        host: &Host,
+        ip: Option<IpAddr>,
+        limit: Duration,
+        on_call: OnCall,
+    ) -> Result<Arc<Connection>> {
         let (user, password) = self.config.login(limit).await.map_err(Error::not_executed)?;
         let mark = HolderId::random().to_string();
         let set_up = self.set_up.map(|set_up| set_up(&self.config, &mark));
@@ -118,6 +139,7 @@ impl Dialer {
             options.password(password);
         }
         match host {
+            // TLS verifies the host's name.
             Host::Tcp(host, port) => options.host(host).port(*port),
             #[cfg(unix)]
             Host::Socket(directory, port) => options.host_path(directory).port(*port),
@@ -126,6 +148,9 @@ impl Dialer {
                 return Err(Error::new(ErrorKind::Misconfigured, "there are no Unix sockets here").not_executed());
             }
         };
+        if let Some(ip) = ip {
+            options.hostaddr(ip);
+        }
         let has_options = set_up.as_ref().is_some_and(|set_up| set_up.options.is_some());
         if let Some(text) = set_up.as_ref().and_then(|set_up| set_up.options.as_ref()) {
             options.options(text);
@@ -158,7 +183,7 @@ impl Dialer {
                 let is_foreign = !self.has_reached.load(Ordering::Relaxed) && may_be_foreign(&error);
                 let error = connect_error(error, &address);
                 match is_foreign {
-                    true => Err(foreign_server(host).await.unwrap_or(error)),
+                    true => Err(foreign_server(host, ip).await.unwrap_or(error)),
                     false => Err(error),
                 }
             }
@@ -194,11 +219,123 @@ impl Dialer {
     }
 }
 
-/// The error that names a server of another kind, if one answers there.
-async fn foreign_server(host: &Host) -> Option<Error> {
+/// Attempts that share a time: each has an equal part of what is left.
+struct Attempts {
+    end: Instant,
+    left: usize,
+    failed: Option<Error>,
+}
+
+impl Attempts {
+    fn new(count: usize, limit: Duration) -> Self {
+        Self {
+            end: Instant::now() + limit,
+            left: count,
+            failed: None,
+        }
+    }
+
+    /// The limit of the next one.
+    fn next_limit(&mut self) -> Duration {
+        let left = u32::try_from(self.left).unwrap_or(u32::MAX).max(1);
+        self.left = self.left.saturating_sub(1);
+        self.end.saturating_duration_since(Instant::now()) / left
+    }
+
+    fn failed(&mut self, error: Error) {
+        match &self.failed {
+            // One that cannot be reached may be the right one.
+            Some(before) if before.kind() == ErrorKind::Unavailable => {}
+            _ => self.failed = Some(error),
+        }
+    }
+
+    fn error(self) -> Error {
+        let none = || Error::new(ErrorKind::Misconfigured, "no host is named").not_executed();
+        self.failed.unwrap_or_else(none)
+    }
+}
+
+async fn within<T>(limit: Duration, host: &Host, dialling: impl Future<Output = Result<T>>) -> Result<T> {
+    timeout(limit, dialling).await.unwrap_or_else(|_| {
+        let message = format!("the PostgreSQL server at {host} did not accept a connection within {limit:?}");
+        Err(Error::new(ErrorKind::Unavailable, message).not_executed())
+    })
+}
+
+/// The addresses of a host's name. The driver would try them as well, but it knows no limit for one of them.
+async fn addresses_of(host: &Host) -> Result<Vec<Option<IpAddr>>> {
     let Host::Tcp(name, port) = host else {
+        return Ok(vec![None]);
+    };
+    let found = lookup_host((name.as_str(), *port)).await;
+    let found = found.map_err(|error| unreachable(&host.to_string()).with_source(error).not_executed())?;
+    let addresses: Vec<_> = found.map(|address| Some(address.ip())).collect();
+    match addresses.is_empty() {
+        true => Err(unreachable(&host.to_string()).not_executed()),
+        false => Ok(addresses),
+    }
+}
+
+/// The error that names a server of another kind, if one answers there.
+async fn foreign_server(host: &Host, address: Option<IpAddr>) -> Option<Error> {
+    let (Host::Tcp(_, port), Some(address)) = (host, address) else {
         return None;
     };
-    let answer = first_answer(name, *port, SILENCE_LIMIT, SILENCE_LIMIT).await.ok()?;
+    let answer = first_answer(&address.to_string(), *port, SILENCE_LIMIT, SILENCE_LIMIT)
+        .await
+        .ok()?;
     (!answer.is_empty()).then(|| wrong_server("PostgreSQL", host, &answer).not_executed())
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::connection::scripted::message;
+
+    /// As those of one name: the first swallows what it gets, and the second is a server that starts.
+    #[tokio::test]
+    async fn an_address_that_takes_no_writes_hides_no_other_of_its_host() {
+        let last = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = last.local_addr().unwrap().port();
+        let _silent = TcpListener::bind(("127.0.0.2", port)).await.unwrap();
+        let starting = TcpListener::bind(("127.0.0.3", port)).await.unwrap();
+        let config = PostgresConfig::new("db", port).with_database("d");
+        let (dialer, host) = (Dialer::new(config), Host::Tcp("db".into(), port));
+        let addresses = ["127.0.0.2", "127.0.0.3", "127.0.0.1"].map(|ip| ip.parse().ok());
+        let limit = Duration::from_secs(3);
+        let on_call = || -> OnCall { Box::new(|_| {}) };
+        let dialling = dialer.dial_host(&host, &addresses, limit, &on_call);
+        let serving = async {
+            let (mut second, _) = starting.accept().await.unwrap();
+            assert_ne!(second.read(&mut [0; 64]).await.unwrap(), 0);
+            let refusal = message(b'E', b"SFATAL\0VFATAL\0C57P03\0Mstarting\0\0");
+            second.write_all(&refusal).await.unwrap();
+            last.accept().await.unwrap()
+        };
+        tokio::select! {
+            dialled = dialling => panic!("the last address was not dialled: {dialled:?}"),
+            _accepted = testbed::happens("the last one is dialled", serving) => {}
+        }
+    }
+
+    #[tokio::test]
+    async fn a_name_without_an_address_is_unreachable() {
+        let error = addresses_of(&Host::Tcp("nowhere.invalid".into(), 5432))
+            .await
+            .unwrap_err();
+        assert!(
+            error.kind() == ErrorKind::Unavailable && error.is_not_executed(),
+            "{error:?}"
+        );
+        assert!(
+            error.to_string().contains("nowhere.invalid:5432 cannot be reached"),
+            "{error}"
+        );
+        let addresses = addresses_of(&Host::Tcp("127.0.0.1".into(), 5432)).await.unwrap();
+        assert_eq!(addresses, ["127.0.0.1".parse().ok()]);
+    }
 }
