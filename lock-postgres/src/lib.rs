@@ -44,10 +44,11 @@
 //! - `max_connections` is large enough: four for each process, and more while a synchronous standby is away. See
 //!   [the limits](LeaseTableBackend#limits). Sessions take [one for each name](SessionBackend#limits) that is waited for.
 //! - Nothing else needs to be set. Each connection sets its own `default_transaction_isolation`, `default_transaction_read_only`,
-//!   `statement_timeout`, `lock_timeout`, `idle_in_transaction_session_timeout`, `idle_session_timeout`, `transaction_timeout`,
-//!   `timezone`, `plan_cache_mode`, `enable_seqscan` and `jit`, `tcp_keepalives_idle`, `tcp_keepalives_interval`, `tcp_keepalives_count` and
-//!   `tcp_user_timeout`, and `synchronous_commit=on` unless that is `remote_apply`. A connection that carries locks of sessions sets
-//!   `synchronous_commit=off` and, on Linux, `client_connection_check_interval=1s` as well.
+//!   `default_transaction_deferrable`, `statement_timeout`, `lock_timeout`, `idle_in_transaction_session_timeout`, `idle_session_timeout`,
+//!   `transaction_timeout`, `timezone`, `intervalstyle`, `bytea_output`, `extra_float_digits`, `client_min_messages`, `plan_cache_mode`,
+//!   `enable_seqscan`, `jit`, `tcp_keepalives_idle`, `tcp_keepalives_interval`, `tcp_keepalives_count` and `tcp_user_timeout`, and
+//!   `synchronous_commit=on` unless that is `remote_apply`. A connection that carries locks of sessions sets `synchronous_commit=off` and,
+//!   on Linux, `client_connection_check_interval=1s` as well.
 //!
 //! # Behind a pooler
 //! For sessions, see [`SessionBackend`](SessionBackend#poolers). For leases, a pooler that gives each client a connection of its own
