@@ -201,6 +201,7 @@ macro_rules! __for_each_case {
             Subject Shared places::a_place_outlives_a_cancel;
             Subject Shared places::the_winner_has_its_own_terms;
             Subject Shared places::a_grant_to_one_who_left_is_the_next_ones;
+            Subject Shared places::a_grant_to_one_who_left_lasts_for_the_next_one;
             Subject Shared passing_on::passes_are_bounded;
             Subject Shared passing_on::a_loss_after_passes_is_the_last_holders;
             Subject Shared passing_on::a_waiter_is_dropped_during_a_release;

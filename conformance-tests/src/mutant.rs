@@ -72,6 +72,8 @@ macro_rules! __for_each_mutant {
             mutant_floor_counts_once FloorCountsOnce a_token_is_above_what_was_asked;
             /// Ttl and label are those with which a request began to wait.
             mutant_terms_of_the_first_asking TermsOfTheFirstAsking the_terms_of_the_grant_count;
+            /// Ttl and label are read again when the grant is there, so that core takes them for those that were sent.
+            mutant_terms_read_after_the_answer TermsReadAfterTheAnswer a_grant_to_one_who_left_lasts_for_the_next_one;
             /// Names are folded to lower case (distributed-lock-mysql 0.2, MySQL's `GET_LOCK` and collations).
             mutant_names_folded NamesFolded near_equal_names_are_distinct;
             /// Names end at their first NUL (MariaDB's `GET_LOCK`).

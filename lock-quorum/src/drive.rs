@@ -63,6 +63,8 @@ struct Driver<'a> {
     client: &'a Arc<Client>,
     votes: &'a Arc<Votes>,
     request: &'a AcquireRequest,
+    /// The request's terms when the protocol last decided. Nothing else is read from it: core takes what was read for what was sent.
+    terms: HoldTerms,
     protocol: Acquire<Sound>,
     /// All that may have left something at their nodes. What becomes no part of a hold is undone in the background.
     asked: Vec<Asked>,
@@ -84,6 +86,7 @@ impl<'a> Driver<'a> {
             client,
             votes,
             request,
+            terms: HoldTerms::of(request),
             protocol: Acquire::new(wanted, Sound),
             asked: Vec::new(),
             look: None,
@@ -104,13 +107,13 @@ impl<'a> Driver<'a> {
             asked.hand_in_notes(&mut self.protocol);
         }
         let (is_given_up, reported) = (self.request.is_given_up(), self.request.last_busy());
-        let (ttl, time_left) = (self.request.ttl(), self.request.time_left());
+        self.terms = HoldTerms::of(self.request);
         let step = self.protocol.step(&mut Situation {
             now: Instant::now().into_std(),
             known: &mut self.client.known(),
-            ttl,
+            ttl: self.terms.ttl,
             left: &left,
-            time_left,
+            time_left: self.request.time_left(),
             is_given_up,
             reported,
             random: rand::random(),
@@ -151,11 +154,10 @@ impl<'a> Driver<'a> {
             Order::Ask { .. } => {}
             Order::AskAgain => asked.call = Some(Call::new(&self.client.nodes[asked.vote.node], &asked.vote)),
             Order::PassTermsOn => {
-                let now = HoldTerms::of(self.request);
-                if asked.terms != now {
-                    asked.vote.prolongs(now.ttl);
-                    asked.vote.control.set_terms(now.terms());
-                    asked.terms = now;
+                if asked.terms != self.terms {
+                    asked.vote.prolongs(self.terms.ttl);
+                    asked.vote.control.set_terms(self.terms.terms());
+                    asked.terms = self.terms.clone();
                 }
             }
             Order::GiveUp => asked.vote.control.give_up(),
@@ -164,14 +166,14 @@ impl<'a> Driver<'a> {
                 self.give_back(asked);
             }
             Order::Change { raise, renew } => {
-                asked.change = change(&asked.vote, raise, renew.then(|| self.request.ttl()));
+                asked.change = change(&asked.vote, raise, renew.then_some(self.terms.ttl));
             }
         }
     }
 
     fn ask(&mut self, id: VoteId, node: usize, ask: Ask, adopts: Option<FencingToken>) {
         let request = self.request;
-        let terms = HoldTerms::of(request);
+        let terms = self.terms.clone();
         let asked_terms = match ask {
             Ask::Within(time) => terms.terms().time_left(time),
             Ask::Once | Ask::Forever => terms.terms(),
@@ -300,7 +302,7 @@ impl<'a> Driver<'a> {
         match outcome {
             Outcome::Granted(token) => {
                 // While the request waited, its TTL may have changed, or a process with another quorum was seen.
-                self.client.members.check(self.request.ttl())?;
+                self.client.members.check(self.terms.ttl)?;
                 self.becomes_hold(token)
             }
             Outcome::Busy(busy) => Ok(Attempt::Busy(busy)),

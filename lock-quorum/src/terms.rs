@@ -9,7 +9,7 @@ use lock_core::backend::{AcquireRequest, HolderId};
 use crate::label;
 
 /// The terms of a hold, as the caller wants them at a moment.
-#[derive(PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub(crate) struct HoldTerms {
     /// The quorum's own holder id.
     pub(crate) hold: HolderId,

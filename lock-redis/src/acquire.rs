@@ -170,7 +170,8 @@ async fn ask(
                 () = request.given_up() => return Ok(Outcome::GivenUp),
             }
             let armed = request.lease().arm(sent, ttl)?;
-            let hold = RedisHold::new(client, keys, request, token, route);
+            // The request may have other terms by now, which were not sent.
+            let hold = RedisHold::new(client, keys, request, (&asking.arguments, ttl), token, route);
             Ok(Outcome::Granted(Attempt::Granted(Arc::new(hold), armed)))
         }
         Acquired::Taken(taken) => Ok(Outcome::Taken(taken)),

@@ -16,7 +16,9 @@ use crate::client::{Client, End};
 use crate::connection::{LeaseRegistration, Reply};
 use crate::error::Failure;
 use crate::names::Keys;
-use crate::protocol::arguments::{DowngradeArguments, RaiseArguments, ReinstateArguments, RenewArguments};
+use crate::protocol::arguments::{
+    AcquireArguments, DowngradeArguments, RaiseArguments, ReinstateArguments, RenewArguments,
+};
 use crate::protocol::{self, millis, unexpected_reply};
 use crate::servers::Route;
 use grant::Grant;
@@ -106,10 +108,12 @@ impl Hold for RedisHold {
 }
 
 impl RedisHold {
+    /// The hold that a request was granted which was `sent` with these arguments, for this TTL.
     pub(crate) fn new(
         client: &Arc<Client>,
         keys: &Keys,
         request: &AcquireRequest,
+        (sent, ttl): (&AcquireArguments<'_>, Duration),
         token: FencingToken,
         granted_on: &Route,
     ) -> Self {
@@ -121,7 +125,7 @@ impl RedisHold {
             holder,
             token,
             reserved: protocol::reserved(token, request.reserve()),
-            grant: Grant::new(request, token),
+            grant: Grant::new(sent, ttl, request.replaces().is_some(), token),
             replaced: request.replaces(),
             has_it_alone: AtomicBool::new(request.mode() == Mode::Exclusive),
             _registration: client.servers.register_lease(keys, holder, &lease, granted_on),

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use super::support::{Began, LITTLE, granted};
+use super::support::{Began, LITTLE, granted, is_pending};
 use crate::context::Cx;
 use crate::link::Link;
-use crate::subject::SubjectGuard;
+use crate::subject::{State, SubjectGuard};
 use crate::verdict::{Capability, Stop, Verdict, ensure, ensure_safe};
 
 /// Fifty waiters of a client cost the server one entry, where it counts them, and all have their turn, in order.
@@ -194,6 +194,42 @@ pub(crate) async fn a_grant_to_one_who_left_is_the_next_ones(cx: &Cx) -> Verdict
     let guard = winner.granted(cx, "the one who is still there to be granted").await?;
     cx.ensure_busy(&holder, &ask).await?;
     ensure_winners_terms(cx, &*guard, left, won).await?;
+    guard.released().await?;
+    cx.until_free("a", cx.patience(), "the release").await
+}
+
+/// The same of one who asked for less time: the hold does not end with the ttl for which it was granted.
+pub(crate) async fn a_grant_to_one_who_left_lasts_for_the_next_one(cx: &Cx) -> Verdict {
+    let link = Link::new();
+    let (client, other) = (cx.subject_through(&link).await, cx.subject().await);
+    let ask = cx.ask("a").await;
+    // It is connected then, so that the server grants the next request by one answer.
+    cx.hold(&client, &ask).await?.released().await?;
+    link.hold_replies_after(0);
+    let first = Began::acquire(&client, &ask.clone().ttl(cx.ttl())).await;
+    let held = async {
+        while !cx.is_held("a").await? {
+            sleep(LITTLE).await;
+        }
+        Ok::<_, Stop>(())
+    };
+    cx.soon("the server to grant it", held).await??;
+    let winner = Began::acquire(&client, &ask).await;
+    first.drop_it();
+    sleep(LITTLE).await;
+    link.heal();
+    let guard = winner.granted(cx, "the one who is still there to be granted").await?;
+    let mut waiting = Box::pin(other.acquire(&ask));
+    ensure!(
+        is_pending(&mut waiting, 2 * cx.ttl()).await,
+        "another client has it, or failed, while the winner's ttl lasts"
+    );
+    ensure!(
+        guard.state() == State::Held,
+        "{:?} with the ttl of one who had left",
+        guard.state()
+    );
+    drop(waiting);
     guard.released().await?;
     cx.until_free("a", cx.patience(), "the release").await
 }

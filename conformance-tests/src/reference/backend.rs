@@ -138,6 +138,9 @@ impl ReferenceBackend {
                 Ok((Reply::Granted(token), sent)) => {
                     self.client.note_held(&ask.name);
                     let armed = request.lease().arm(sent, ask.acquire.ttl)?;
+                    if self.has(Mutant::TermsReadAfterTheAnswer) {
+                        let _ = (request.ttl(), request.label());
+                    }
                     let hold = ReferenceHold::new(self.client.clone(), ask, token, request.lease().clone());
                     return Ok(Attempt::Granted(Arc::new(hold), armed));
                 }

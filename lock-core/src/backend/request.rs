@@ -22,7 +22,8 @@ use crate::token::FencingToken;
 /// [`RequestOptions::start`].
 ///
 /// [`ttl`](Self::ttl), [`label`](Self::label) and [`time_left`](Self::time_left) may change while it waits. Read them just
-/// before each send.
+/// before each send, and not after it: core takes the values that were last read for those that were sent. A caller that takes over a
+/// request on other terms has its hold renewed at once.
 #[derive(Clone)]
 pub struct AcquireRequest(Arc<Shared>);
 

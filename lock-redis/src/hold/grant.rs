@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use lock_core::FencingToken;
-use lock_core::backend::{AcquireRequest, HolderId};
+use lock_core::backend::HolderId;
 
+use crate::protocol::arguments::AcquireArguments;
 use crate::protocol::{self, millis, mode};
 
 /// A clone is the same grant.
@@ -30,21 +31,21 @@ struct Inner {
 }
 
 impl Grant {
-    pub(super) fn new(request: &AcquireRequest, token: FencingToken) -> Self {
-        let asked = mode::of(request).expect("the server has granted it");
-        let last_token = protocol::last_token(token, &asked);
+    /// Of a request with these arguments, which asked for this TTL. The request itself may have other terms by now.
+    pub(super) fn new(sent: &AcquireArguments<'_>, ttl: Duration, is_upgrade: bool, token: FencingToken) -> Self {
+        let last_token = protocol::last_token(token, &sent.mode);
         // An upgrade replaces a hold once only.
-        let mode = match request.replaces() {
-            Some(_) => mode::EXCLUSIVE.into(),
-            None => asked.into_owned(),
+        let mode = match is_upgrade {
+            true => mode::EXCLUSIVE.into(),
+            false => sent.mode.to_string(),
         };
         Self(Arc::new(Inner {
             mode,
             is_downgraded: AtomicBool::new(false),
             downgraded_over: AtomicU64::new(0),
-            label: (request.label()).map_or_else(String::new, |label| [" ", &label].concat()),
+            label: sent.label.to_string(),
             token,
-            ttl: request.ttl(),
+            ttl,
             last_token: AtomicU64::new(last_token),
             raised: AtomicU64::new(0),
             raised_over: AtomicU64::new(0),
