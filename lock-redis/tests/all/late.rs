@@ -10,8 +10,8 @@ use lock_redis::RedisBackend;
 use crate::support::proxy::Proxy;
 use crate::support::waiter::Waiter;
 use crate::support::{
-    Fixture, Proxied, TTL, eventually, in_the_end, in_the_end_granted, in_the_end_released, last_reserved, name,
-    request, take,
+    Fixture, Proxied, TTL, busy, eventually, in_the_end, in_the_end_granted, in_the_end_released, last_reserved, name,
+    release, request, take,
 };
 
 /// Waits until the backend has a second connection that serves.
@@ -149,4 +149,27 @@ async fn old_tombstones_are_cleared_away() {
         fence,
         format!("{} {young}:{}", last_reserved(hold.token()), seconds + 600)
     );
+}
+
+/// A request that is refused writes none of them, and a grant all that live, in their order.
+#[testbed::test]
+async fn of_many_tombstones_those_that_live_are_kept() {
+    let fixture = Fixture::new().await;
+    let backend = fixture.backend();
+    let first = take(&backend, "a").await;
+    let seconds = fixture.now().await.as_secs();
+    let young = |number: u64| format!(" {number:032x}:{}", seconds + 600);
+    let old = |number: u64| format!(" {number:032x}:{}", seconds - 1);
+    let all: String = (0..1000)
+        .map(|number| old(2 * number) + &young(2 * number + 1))
+        .collect();
+    let live: String = (0..1000).map(|number| young(2 * number + 1)).collect();
+    let fence = format!("{}{all}", last_reserved(first.token()));
+    let _: () = fixture.raw(&["SET", &fixture.fence_key("a"), &fence]).await;
+    busy(&backend, &request("a", TTL).0).await;
+    assert_eq!(fixture.fence("a").await, fence);
+    assert!(release(&first).await);
+    let next = take(&backend, "a").await;
+    let fence = fixture.fence("a").await;
+    assert_eq!(fence, format!("{}{live}", last_reserved(next.token())));
 }

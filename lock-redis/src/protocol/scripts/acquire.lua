@@ -19,7 +19,7 @@ local entry = waits and holder .. (mode == 'x' and ' ' or '/' .. mode .. ' ') ..
 may_have_entry = may_have_entry == '1'
 
 if mode == 'x' and not is_taken and redis.call('SET', KEYS[1], grant, 'NX', 'PX', ttl) then
-  redis.call('SET', KEYS[2], last_token .. tombstones, 'PX', fence_ms)
+  write_fence()
   if may_have_entry then redis.call('ZREM', KEYS[3], entry, '>' .. entry) end
   return token
 end
@@ -42,7 +42,7 @@ local taken = kind_of(value)
 -- Mostly: the name is shared or free, and nobody waits.
 if kind ~= 'x' and not may_have_entry and fits(taken, mode) and redis.call('EXISTS', KEYS[3]) == 0 then
   if share(value or nil, holder, token, mode, ttl, label, tonumber(ttl)) then
-    redis.call('SET', KEYS[2], last_token .. tombstones, 'PX', fence_ms)
+    write_fence()
     return token
   end
 end
@@ -108,7 +108,7 @@ elseif not granted and fits(taken, mode) then
   end
 end
 if granted then
-  redis.call('SET', KEYS[2], last_token .. tombstones, 'PX', fence_ms)
+  write_fence()
   if waits then redis.call('ZREM', KEYS[3], entry, '>' .. entry) end
   if kind == 'x' then
     if replaced then set_aside(replaced, ttl) end
