@@ -82,7 +82,8 @@
 //!   on at a different place of each.
 //! - Each vote has a token of its own, and the quorum's token is none of those that the nodes compare. A revoke that reached a minority
 //!   would leave a hold that lives on and can lose no further node. To end a hold, revoke its votes at a majority of the nodes, each by the
-//!   token that the node's own status shows: a vote that is revoked counts as lost.
+//!   token that the node's own status shows: a vote that is revoked counts as lost, and its node is not asked for another one while the hold
+//!   lasts. So the revokes may be any time apart.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 

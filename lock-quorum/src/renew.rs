@@ -110,7 +110,7 @@ impl Round {
         let mut of_hold = votes.of_hold();
         for vote in of_hold.extract_if(.., |vote| !vote.is_live()) {
             if vote.was_lost() {
-                round.forget(&vote, !vote.was_revoked());
+                round.forget(&vote, true);
             } else {
                 // Its node may still have it for a tenth of the TTL: a new vote is asked for when it was given back.
                 clean_up::give_back(client, votes, &vote, None);
@@ -120,6 +120,7 @@ impl Round {
             match of_hold.iter().find(|vote| vote.node == node) {
                 Some(vote) => round.renew(vote),
                 None if round.gone.contains(&node) => {}
+                None if votes.was_revoked_at(node) => round.is_revoked_at(node),
                 None if votes.may_be_at(node) => round.await_beside(node),
                 None => {
                     let was_live = votes.has_lost(node);
@@ -235,14 +236,26 @@ impl Round {
         }
     }
 
-    /// The node does not know the vote any more.
+    /// The node does not know the vote any more. If somebody revoked it, the node is not asked again, or revokes at one node after the
+    /// other would never end the hold.
     fn forget(&mut self, vote: &Arc<Vote>, was_live: bool) {
         let node = vote.node;
+        if vote.was_revoked() {
+            self.votes.revoke(vote);
+            return self.is_revoked_at(node);
+        }
         // If this renewal does not get a new one, a later one asks for it in the same way.
         let until = was_live.then(|| Instant::now() + vote.lease().valid_for());
         self.votes.lose(vote, until);
         self.gone.push(node);
         self.missing.push(Missing { node, was_live });
+    }
+
+    fn is_revoked_at(&mut self, node: usize) {
+        self.gone.push(node);
+        let error = Error::new(ErrorKind::Lost, "somebody has revoked the hold's vote there");
+        self.errors
+            .add(node, self.client.nodes[node].kind(), error.retryable(true));
     }
 
     fn fails(&mut self, node: usize, error: Error) {

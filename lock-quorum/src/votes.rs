@@ -44,6 +44,8 @@ struct State {
     of_hold: Vec<Option<Arc<Vote>>>,
     /// By node: until when a vote that it has lost would have lived. Until then a new one restores it.
     lost: Vec<Option<Instant>>,
+    /// By node: whether somebody has revoked its vote. It is asked for no other one.
+    revoked: Vec<bool>,
     /// The nodes' answers to the release.
     released: Vec<Option<ReleaseOutcome>>,
     ended_at: Option<Instant>,
@@ -65,6 +67,7 @@ impl Votes {
             asked: Vec::new(),
             of_hold: vec![None; nodes],
             lost: vec![None; nodes],
+            revoked: vec![false; nodes],
             released: vec![None; nodes],
             ended_at: None,
         };
@@ -132,6 +135,17 @@ impl Votes {
         }
         drop(state);
         self.forget(vote);
+    }
+
+    /// The same of one that somebody has revoked.
+    pub(crate) fn revoke(&self, vote: &Arc<Vote>) {
+        self.state.lock().revoked[vote.node] = true;
+        self.lose(vote, None);
+    }
+
+    /// Whether somebody has revoked the node's vote.
+    pub(crate) fn was_revoked_at(&self, node: usize) -> bool {
+        self.state.lock().revoked[node]
     }
 
     /// The hold begins with these votes, of which it needs so many.

@@ -71,9 +71,23 @@ async fn a_lost_vote_is_restored_for_as_long_as_it_would_have_lived() {
     lose(2);
     assert_eq!(has_lost(), [true, false, false]);
     votes.lose(&again, None);
-    assert_eq!(has_lost(), [true, false, false], "one that was revoked is not restored");
+    assert_eq!(
+        has_lost(),
+        [true, false, false],
+        "one that was not live is not restored"
+    );
     tokio::time::advance(TTL).await;
     assert_eq!(has_lost(), [false; 3]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_vote_that_was_revoked_stays_so() {
+    let (votes, granted) = three_votes();
+    drop(votes.grant(token(), &granted, 2).unwrap());
+    votes.revoke(&granted[1]);
+    assert_eq!([0, 1, 2].map(|node| votes.was_revoked_at(node)), [false, true, false]);
+    assert!(!votes.has_lost(1), "it is not restored");
+    assert!(!votes.may_be_at(1), "the node has nothing of it");
 }
 
 #[tokio::test(start_paused = true)]
