@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use lock_core::FencingToken;
 use lock_core::backend::{DistributedLock, Mode, ReleaseOptions, ReleaseOutcome, Renewal};
 
 use crate::replicas::{acknowledged, master_with};
@@ -72,6 +73,27 @@ async fn a_renewal_and_an_abandon_need_no_memory() {
     assert_eq!(fixture.queue("a").await, <[String; 0]>::default());
     backend.abandon(&wanted).await.expect("an answer");
     assert!(!fixture.exists("a").await);
+}
+
+/// Its holder may be one vote of a quorum: after a reconnect it raises the token again, or its renewal fails.
+#[testbed::test]
+async fn a_raise_needs_no_memory() {
+    let Some(fixture) = Fixture::own().await else {
+        return;
+    };
+    let backend = fixture.backend();
+    let (exclusive, shared) = (
+        take(&backend, "a").await,
+        granted(&backend, &request_in(Mode::Shared, "b").0).await,
+    );
+    let _: () = fixture.raw(&["CONFIG", "SET", "maxmemory", "1"]).await;
+    for (name, hold) in [("a", &exclusive), ("b", &shared)] {
+        let raised = FencingToken::new(hold.token().as_u64() + 1_000_000).expect("a token");
+        hold.raise_token(raised).await.expect("it writes in place");
+        assert!(fixture.fence(name).await.starts_with(&raised.to_string()));
+        assert!(matches!(hold.renew(TTL).await.expect("an answer"), Renewal::Renewed(_)));
+        assert!(release(hold).await);
+    }
 }
 
 /// They are asked over a second connection, behind a write.

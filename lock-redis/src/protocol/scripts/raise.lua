@@ -1,4 +1,5 @@
--- Has the fence count a hold's token as at least another one.
+#!lua flags=allow-oom
+-- Has the fence count a hold's token as at least another one, however full the memory is: a renewal fails with it.
 --
 -- KEYS: lock, fence, queue, ends, terms. ARGV: see arguments.rs. Reply: 1: done. 0: not the holder's.
 local holder, token = unpack(ARGV)
