@@ -235,8 +235,9 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
 
     /// A page of about `at_most` names, at least 1, that somebody holds or waits for.
     ///
-    /// A name that is held during all pages is in one of them at least, whatever else changes meanwhile. Names that are taken or
-    /// freed meanwhile may be listed or not, and a name may be listed twice. Never lists a name that nobody held or waited for while
+    /// A name that is held during all pages is in one of them at least, whatever else changes meanwhile. A restart of the server, or a
+    /// failover, is no exception. If servers move names among themselves, the backend's page says which may be missing. Names that are
+    /// taken or freed meanwhile may be listed or not, and a name may be listed twice. Never lists a name that nobody held or waited for while
     /// the page was read. A page may be short or empty with more to come, so that the server is not asked for too much at a time.
     ///
     /// # Errors

@@ -197,12 +197,23 @@ impl Connection {
     /// Those of [`session`](Self::session), and of the connection.
     pub(crate) async fn run_id(&self) -> Result<Option<String>> {
         let session = self.session(std::future::pending()).await?;
-        match self.send(&session, cmd("INFO").arg("server")).await {
-            Ok(info) => Ok(identity::run_id(&info)),
-            // The user may not ask, or it is a proxy.
-            Err(Failure::Rejected(_)) => Ok(None),
-            Err(failure) => Err(self.lock_error(failure)),
-        }
+        self.run_of(&session).await
+    }
+
+    /// The run id of this connection's server, which is asked once.
+    ///
+    /// # Errors
+    /// Those of the connection.
+    pub(crate) async fn run_of(&self, session: &Session) -> Result<Option<String>> {
+        let asked = session.run_id().get_or_try_init(async || {
+            match self.send(session, cmd("INFO").arg("server")).await {
+                Ok(info) => Ok(identity::run_id(&info)),
+                // The user may not ask, or it is a proxy.
+                Err(Failure::Rejected(_)) => Ok(None),
+                Err(failure) => Err(self.lock_error(failure)),
+            }
+        });
+        asked.await.cloned()
     }
 
     /// Runs a script, and loads it if the server does not know it.

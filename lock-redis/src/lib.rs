@@ -81,6 +81,8 @@
 //!   on granting to clients that reach it, for up to `cluster-node-timeout`; set `min-replicas-to-write 1`, too.
 //! - If a master is away and none of its replicas takes over, all masters refuse requests, unless
 //!   `cluster-require-full-coverage no` is set.
+//! - A [list](lock_core::Locker::list) reads one master after the other. If a name's slot moves meanwhile to a master that was read
+//!   before, the list may miss that name. It misses none for a failover: it reads the new master, too.
 //! - There is no database but 0. [`RedisConfig::with_node_addresses`] translates what the nodes say of themselves.
 //!
 //! # Redis Sentinel
@@ -149,6 +151,8 @@
 //!   the connect timeout ([5 s](RedisConfig::with_connect_timeout)).
 //! - If nobody drives the runtime of the connection, a hold with a TTL below 5 s may expire before another runtime has
 //!   taken over.
+//! - A [list](lock_core::Locker::list) begins again on a server that was started anew meanwhile, so it may show names twice. Without
+//!   the permission `+info` it does so after each reconnect, and its pages cannot be continued by another process.
 //! - Behind more than 500 entries of ended processes, the release searches for a waiter in several steps. A request that
 //!   arrives in between may get the lock first.
 //!

@@ -8,6 +8,7 @@ use lock_core::{Error, ErrorKind, LockName, Result};
 use redis::{Cmd, Value, cmd};
 
 use crate::client::Client;
+use crate::connection::Session;
 use crate::error::Failure;
 use crate::names::{as_pattern, has_plain_keys, name_of};
 use crate::protocol::unexpected_reply;
@@ -19,26 +20,32 @@ const KEYS_AT_ONCE: usize = 500;
 /// The most scans for one page. The page is short if most of those keys are not locks.
 const SCANS: usize = 200;
 
-/// The position of a listing: `CURSOR ADDRESS`, where the address is that of a master of a cluster.
+/// The position of a listing: `CURSOR RUN ADDRESS`, and the addresses of the masters that are done.
+#[derive(Debug, Default, PartialEq, Eq)]
 struct Place {
     cursor: u64,
+    /// The run of the server whose cursor it is. To another one it says nothing.
+    run: String,
+    /// Of a master of a cluster; else empty.
     address: String,
+    done: Vec<String>,
 }
 
 impl Place {
     fn of(from: &ListFrom) -> Result<Self> {
         let Some(note) = from.after() else {
-            return Ok(Self {
-                cursor: 0,
-                address: String::new(),
-            });
+            return Ok(Self::default());
         };
-        let parsed = note.split_once(' ').and_then(|(cursor, address)| {
-            Some(Self {
-                cursor: cursor.parse().ok()?,
-                address: address.to_owned(),
-            })
-        });
+        let mut words = note.split(' ').map(str::to_owned);
+        let parsed = match (words.next().map(|cursor| cursor.parse()), words.next(), words.next()) {
+            (Some(Ok(cursor)), Some(run), Some(address)) => Some(Self {
+                cursor,
+                run,
+                address,
+                done: words.collect(),
+            }),
+            _ => None,
+        };
         parsed.ok_or_else(|| {
             let message = "a page of names begins where another backend's page has ended";
             Error::new(ErrorKind::Misconfigured, message)
@@ -46,7 +53,21 @@ impl Place {
     }
 
     fn note(&self) -> String {
-        format!("{} {}", self.cursor, self.address)
+        let own = format!("{} {} {}", self.cursor, self.run, self.address);
+        self.done.iter().fold(own, |note, done| [&note, " ", done].concat())
+    }
+
+    /// Goes on at this server. Where it is another one than before, or has been started anew, that is its beginning.
+    fn go_on_at(&mut self, address: String, run: String) {
+        if (&self.address, &self.run) != (&address, &run) {
+            (self.cursor, self.address, self.run) = (0, address, run);
+        }
+    }
+
+    /// The server has no more keys.
+    fn finish_server(&mut self) {
+        (self.cursor, self.run) = (0, String::new());
+        self.done.push(std::mem::take(&mut self.address));
     }
 }
 
@@ -57,18 +78,16 @@ impl Client {
         let pattern = self.pattern(from.name_prefix());
         let mut names = BTreeSet::new();
         for _ in 0..SCANS {
-            let Some(server) = self.servers.scanned(&place.address).await? else {
+            let Some(server) = self.servers.scanned(&place.address, &place.done).await? else {
                 return Ok(ListPage::new(names, None));
             };
-            if server.address != place.address {
-                // The master of before is done, or has gone.
-                place = Place {
-                    cursor: 0,
-                    address: server.address,
-                };
+            if names.len() >= at_most {
+                break;
             }
             let connection = server.connection;
             let session = connection.session(pending()).await?;
+            let run = connection.run_of(&session).await?;
+            place.go_on_at(server.address, run.unwrap_or_else(|| self.unknown_run(&session)));
             let scan = scan(place.cursor, pattern.as_deref());
             let reply = connection.send(&session, &scan).await;
             let reply = reply.map_err(|failure: Failure| connection.lock_error(failure))?;
@@ -77,16 +96,17 @@ impl Client {
             names.extend(found.filter(|name: &LockName| name.as_str().starts_with(from.name_prefix())));
             place.cursor = cursor;
             if cursor == 0 {
-                let Some(next) = self.servers.scanned_after(&place.address).await? else {
-                    return Ok(ListPage::new(names, None));
-                };
-                place.address = next.address;
-            }
-            if names.len() >= at_most {
-                break;
+                place.finish_server();
             }
         }
         Ok(ListPage::new(names, Some(from.go_on_after(place.note()))))
+    }
+
+    /// For a server that does not state its run: no connection outlives that.
+    fn unknown_run(&self, session: &Session) -> String {
+        let channel = self.servers.channel();
+        let own = channel.rsplit(':').next().unwrap_or_default();
+        format!("{own}-{}", session.generation())
     }
 
     /// The pattern of all keys whose names begin with the prefix, if the keys contain the names as they are.
@@ -124,16 +144,49 @@ fn scanned(reply: &Value) -> Option<(u64, Vec<&str>)> {
 mod tests {
     use super::*;
 
+    fn place(done: &[&str]) -> Place {
+        Place {
+            cursor: 77,
+            run: "run".into(),
+            address: "[::1]:7000".into(),
+            done: done.iter().map(|done| (*done).to_owned()).collect(),
+        }
+    }
+
     #[test]
     fn a_page_goes_on_where_the_one_before_ended() {
-        let place = Place {
-            cursor: 77,
-            address: "[::1]:7000".into(),
+        let alone = Place {
+            address: String::new(),
+            ..place(&[])
         };
-        let from = ListFrom::prefix("a").go_on_after(place.note());
-        let same = Place::of(&from).expect("ours");
-        assert_eq!((same.cursor, &*same.address), (77, "[::1]:7000"));
-        let strange = Place::of(&ListFrom::all().go_on_after("x"));
-        assert_eq!(strange.map(|_| ()).unwrap_err().kind(), ErrorKind::Misconfigured);
+        for place in [place(&[]), place(&["a:1", "b:2"]), alone] {
+            let from = ListFrom::prefix("a").go_on_after(place.note());
+            assert_eq!(Place::of(&from).expect("ours"), place);
+        }
+        for strange in ["x", "7", "7 run", "x run a:1", ""] {
+            let strange = Place::of(&ListFrom::all().go_on_after(strange));
+            assert_eq!(strange.unwrap_err().kind(), ErrorKind::Misconfigured);
+        }
+    }
+
+    /// A cursor of another server, or of one that was started anew, would pass over names.
+    #[test]
+    fn a_cursor_is_of_one_run_of_a_server() {
+        let go_on_at = |address: &str, run: &str| {
+            let mut place = place(&["a:1"]);
+            place.go_on_at(address.to_owned(), run.to_owned());
+            assert_eq!((&*place.address, &*place.run, place.done.len()), (address, run, 1));
+            place.cursor
+        };
+        assert_eq!(go_on_at("[::1]:7000", "run"), 77);
+        assert_eq!([go_on_at("[::1]:7000", "next"), go_on_at("b:2", "run")], [0, 0]);
+    }
+
+    #[test]
+    fn a_server_without_more_keys_is_done() {
+        let mut place = place(&["a:1"]);
+        place.finish_server();
+        assert_eq!((place.cursor, &*place.run, &*place.address), (0, "", ""));
+        assert_eq!(place.done, ["a:1", "[::1]:7000"]);
     }
 }

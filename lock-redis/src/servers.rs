@@ -239,36 +239,26 @@ impl Servers {
         }
     }
 
-    /// The server whose keys are scanned at this address, or the next one if it has gone: of a cluster the masters, in the order
-    /// of their addresses. `None`: there is none.
+    /// The server whose keys are scanned at this address, or another one that is not `done`, by their addresses: of a cluster the
+    /// masters. `None`: all are done.
     ///
     /// # Errors
     /// Why the masters are not known.
-    pub(crate) async fn scanned(&self, address: &str) -> Result<Option<Scanned>> {
-        Ok(match &self.topology {
-            Topology::One(connection) => Some(Scanned {
+    pub(crate) async fn scanned(&self, address: &str, done: &[String]) -> Result<Option<Scanned>> {
+        let servers = match &self.topology {
+            Topology::One(connection) => vec![Scanned {
                 address: String::new(),
                 connection: connection.clone(),
-            }),
-            Topology::Cluster(cluster) => {
-                let masters = Box::pin(cluster.masters()).await?;
-                masters.into_iter().find(|master| *master.address >= *address)
-            }
-        })
+            }],
+            Topology::Cluster(cluster) => Box::pin(cluster.masters()).await?,
+        };
+        let next = next_scanned(servers.iter().map(|server| &*server.address), address, done);
+        Ok(next.and_then(|next| servers.into_iter().nth(next)))
     }
 
-    /// The same for the one after it.
-    ///
-    /// # Errors
-    /// Why the masters are not known.
-    pub(crate) async fn scanned_after(&self, address: &str) -> Result<Option<Scanned>> {
-        Ok(match &self.topology {
-            Topology::One(_) => None,
-            Topology::Cluster(cluster) => {
-                let masters = Box::pin(cluster.masters()).await?;
-                masters.into_iter().find(|master| *master.address > *address)
-            }
-        })
+    /// The channel of this backend's waiters, another one for each backend.
+    pub(crate) fn channel(&self) -> &str {
+        self.inbox.channel()
     }
 
     /// Checks that the servers serve.
@@ -297,6 +287,17 @@ impl Servers {
             Topology::Cluster(_) => keys.slot(),
         }
     }
+}
+
+/// Which of the servers is scanned next: that at this address, or else the first. Others may have taken the place of those that were known
+/// when the list began, also of the one in whose keys it stands.
+fn next_scanned<'a>(servers: impl Iterator<Item = &'a str>, address: &str, done: &[String]) -> Option<usize> {
+    let open = servers
+        .enumerate()
+        .filter(|(_, server)| !done.iter().any(|done| done == server));
+    // `false` is the least.
+    open.min_by_key(|(_, server)| *server != address)
+        .map(|(index, _)| index)
 }
 
 impl Route {
@@ -352,6 +353,20 @@ mod tests {
     use lock_core::LockName;
 
     use super::*;
+
+    /// One that has taken another's place comes at last, wherever its address stands.
+    #[test]
+    fn each_master_is_scanned() {
+        let done = |done: &[&str]| -> Vec<String> { done.iter().map(|done| (*done).to_owned()).collect() };
+        let next = |servers: &[&str], address, of: &[&str]| next_scanned(servers.iter().copied(), address, &done(of));
+        assert_eq!(next(&["a", "b", "c"], "", &[]), Some(0));
+        assert_eq!(next(&["a", "b", "c"], "b", &["a"]), Some(1), "it stands there");
+        assert_eq!(next(&["a", "b", "c"], "", &["a", "b"]), Some(2));
+        assert_eq!(next(&["0", "a", "c"], "b", &["a"]), Some(0), "in the place of b");
+        assert_eq!(next(&["0", "a", "b"], "", &["a", "b"]), Some(0), "in the place of c");
+        assert_eq!(next(&["a", "b"], "", &["a", "b", "c"]), None);
+        assert_eq!((next(&[""], "", &[]), next(&[""], "", &[""])), (Some(0), None));
+    }
 
     #[tokio::test]
     async fn a_request_of_a_single_server_has_no_room_for_a_cluster_s() {

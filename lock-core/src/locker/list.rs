@@ -11,7 +11,8 @@ impl Locker {
     /// decisions.
     ///
     /// A name that is held during the whole listing, from its first page to its last, is in one of the pages at least. A name that
-    /// is taken or freed meanwhile may be listed or not, and a name may be listed twice.
+    /// is taken or freed meanwhile may be listed or not, and a name may be listed twice. Exception: a name
+    /// that the server moves to another machine meanwhile, as a Redis Cluster does with a hash slot, may be missing.
     ///
     /// # Errors
     /// - [`ErrorKind::Unsupported`] if the backend cannot do this. Nothing is sent.

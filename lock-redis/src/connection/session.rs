@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use lock_core::Error;
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Pipeline, RedisError, RedisResult, Value, cmd};
-use tokio::sync::watch;
+use tokio::sync::{OnceCell, watch};
 use tokio::task::coop::unconstrained;
 use tokio::time::Instant;
 
@@ -28,6 +28,8 @@ pub(crate) struct Session(Arc<Inner>);
 
 struct Inner {
     generation: u64,
+    /// The server's run, once it was asked; `None` if it does not say.
+    run_id: OnceCell<Option<String>>,
     connection: MultiplexedConnection,
     #[cfg(feature = "tls")]
     _driver: Option<super::tls::Driver>,
@@ -61,6 +63,7 @@ impl Session {
     pub(super) fn new(generation: u64, dialed: &Dialed) -> Self {
         Self(Arc::new(Inner {
             generation,
+            run_id: OnceCell::new(),
             connection: dialed.connection.clone(),
             #[cfg(feature = "tls")]
             _driver: dialed.driver.clone(),
@@ -82,6 +85,11 @@ impl Session {
     /// sent. Exception: a script that the server has forgotten is sent once more, behind later requests.
     pub(crate) fn generation(&self) -> u64 {
         self.0.generation
+    }
+
+    /// The run id of its server, if it was asked.
+    pub(super) fn run_id(&self) -> &OnceCell<Option<String>> {
+        &self.0.run_id
     }
 
     /// Its health, now and later.

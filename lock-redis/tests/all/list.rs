@@ -34,6 +34,34 @@ async fn foreign_keys_are_names_only_if_they_keep_us_out() {
     assert!(release(&held).await);
 }
 
+/// The cursor of a server says nothing to the next one, which keeps its keys in another order.
+#[testbed::test]
+async fn a_list_that_goes_on_after_a_restart_misses_no_name() {
+    const NAMES: usize = 3000;
+    let Some(mut fixture) = Fixture::own().await else {
+        return;
+    };
+    let backend = fixture.backend();
+    for number in 0..NAMES {
+        let value = format!("{number:032x} 1 600000");
+        let _: () = fixture
+            .raw(&["SET", &fixture.lock_key(&number.to_string()), &value, "PX", "600000"])
+            .await;
+    }
+    let first = backend.list(&ListFrom::all(), 1000).await.expect("an answer");
+    let mut names: BTreeSet<String> = first.names.iter().map(|name| name.as_str().to_owned()).collect();
+    assert!((1000..2000).contains(&names.len()), "{} names", names.len());
+    fixture.server.restart().await.expect("it starts again");
+    fixture.reconnect().await;
+    let mut next = first.next;
+    while let Some(from) = next {
+        let page = in_the_end(async || backend.list(&from, 1000).await).await;
+        names.extend(page.names.iter().map(|name| name.as_str().to_owned()));
+        next = page.next;
+    }
+    assert_eq!(names.len(), NAMES);
+}
+
 /// Figures, for a quiet machine: `cargo test --release -p lock-redis --test redis -- --ignored --nocapture hundred_thousand`
 #[testbed::test]
 #[ignore = "it is for figures"]
