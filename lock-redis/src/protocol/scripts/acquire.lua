@@ -98,9 +98,13 @@ elseif not granted and fits(taken, mode) then
   if granted and not replaced then
     local number = tonumber(entry and redis.call('ZSCORE', KEYS[3], entry) or '0')
     if number < FIRST then number = number + ASIDE end
+    local offered = 0
     each_connected(function(waiter)
       if waiter.number >= number then return true end
-      if fits(taken, waiter.mode) then return false, offer(waiter) end
+      if offered < MOST_OFFERED and fits(taken, waiter.mode) then
+        offered = offered + 1
+        return false, offer(waiter)
+      end
       granted = false
       return true
     end)

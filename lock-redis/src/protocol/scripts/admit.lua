@@ -1,6 +1,9 @@
 -- Included with `grace`, and with `value` and `taken`, what the lock's key says and how the name is taken, which it keeps up to
 -- date.
 
+-- A script offers the name to so many waiters. The confirms go on.
+local MOST_OFFERED = 64
+
 -- Gives a waiter that fits the grace to confirm. Returns whether its entry is set aside. That of an exclusive one stays where
 -- it is: if it does not confirm, the first to ask has the name.
 local function offer(waiter)
@@ -36,7 +39,7 @@ end
 -- to somebody who was not the first: the first has let its turn pass, so its entry keeps nobody waiting until it asks again.
 -- Returns whether to search on.
 local function admit(rest, was_free)
-  local MOST, offered = 64, 0
+  local offered = 0
   local upgrade = waiting_upgrade()
   if upgrade then
     local after = fits(taken, upgrade.mode) and 0 or rest
@@ -44,7 +47,7 @@ local function admit(rest, was_free)
     return false
   end
   return each_connected(function(waiter)
-    if offered < MOST and fits(taken, waiter.mode) then
+    if offered < MOST_OFFERED and fits(taken, waiter.mode) then
       offered = offered + 1
       return false, offer(waiter)
     end

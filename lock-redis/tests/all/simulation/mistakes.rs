@@ -59,7 +59,7 @@ const MISTAKES: [(&str, Mistake, &str); 24] = [
     ),
     (
         "one waiter is woken at a time",
-        wrong("admit", "local MOST, offered = 64, 0", "local MOST, offered = 1, 0"),
+        wrong("admit", "local MOST_OFFERED = 64", "local MOST_OFFERED = 1"),
         "permits in order",
     ),
     (
