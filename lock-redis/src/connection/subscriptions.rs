@@ -2,14 +2,23 @@
 
 use std::time::Duration;
 
-use futures_util::future::{join, join_all};
+use futures_util::future::join_all;
 use lock_core::Result;
 use lock_core::backend::Change;
-use redis::{Cmd, cmd};
+use redis::cmd;
 use tokio::time::timeout;
 
 use super::{Connection, Session, followed};
 use crate::error::{Failure, code};
+
+impl Session {
+    /// Ends these subscriptions. The channels are in several hash slots, so each has a command of its own.
+    pub(super) async fn unsubscribe(&self, channels: Vec<String>) {
+        let unsubscribe = |channel: String| async move { self.send(cmd("SUNSUBSCRIBE").arg(channel)).await };
+        // If the connection ends meanwhile, so do they.
+        drop(join_all(channels.into_iter().map(unsubscribe)).await);
+    }
+}
 
 impl Connection {
     /// True if it is subscribed to a channel in a hash slot of the server.
@@ -18,8 +27,7 @@ impl Connection {
             .is_some_and(|session| session.channels().use_now(channel))
     }
 
-    /// Subscribes to a channel in a hash slot of the server, if it is not yet, and ends subscriptions of which nobody has made
-    /// use for long.
+    /// Subscribes to a channel in a hash slot of the server, if it is not yet.
     ///
     /// # Errors
     /// Also as not executed, if there is no connection.
@@ -27,22 +35,13 @@ impl Connection {
     /// # Cancel safety
     /// If dropped, it may be subscribed to, which does no harm.
     pub(crate) async fn listen(&self, channel: &str) -> Result<(), Failure> {
-        /// The limit for the server's message after its reply. The driver may have taken another message for it.
+        /// The limit for the server's message after its reply, and for that of the end of an earlier subscription. The driver may have taken another message for it.
         const CONFUSED: Duration = Duration::from_millis(500);
         let session = self.session(std::future::pending()).await;
         let session = session.map_err(Failure::NotExecuted)?;
         while !session.channels().use_now(channel) {
-            let command = |name: &str, channel: &str| {
-                let mut command = cmd(name);
-                command.arg(channel);
-                command
-            };
-            let idle = session.channels().idle();
-            let unsubscribe: Vec<Cmd> = idle.iter().map(|idle| command("SUNSUBSCRIBE", idle)).collect();
-            let subscribe = command("SSUBSCRIBE", channel);
-            let unsubscribing = join_all(unsubscribe.iter().map(|command| self.send(&session, command)));
-            let (reply, _) = join(self.send(&session, &subscribe), unsubscribing).await;
-            reply?;
+            let _ = timeout(CONFUSED, session.channels().ended(channel)).await;
+            self.send(&session, cmd("SSUBSCRIBE").arg(channel)).await?;
             let _ = timeout(CONFUSED, session.channels().subscribed_to(channel)).await;
         }
         Ok(())

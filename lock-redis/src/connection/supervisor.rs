@@ -151,10 +151,17 @@ impl Supervisor {
         let mut tasks = JoinSet::new();
         tasks.spawn(gather(self.shared.clone(), session.clone()));
         let mut ping: Option<BoxFuture<'_, Result<RedisResult<Value>, Error>>> = None;
+        let mut unsubscribing: Option<BoxFuture<'_, ()>> = None;
         loop {
             let pong = async {
                 match &mut ping {
                     Some(ping) => ping.await,
+                    None => std::future::pending().await,
+                }
+            };
+            let unsubscribed = async {
+                match &mut unsubscribing {
+                    Some(unsubscribing) => unsubscribing.await,
                     None => std::future::pending().await,
                 }
             };
@@ -184,15 +191,22 @@ impl Supervisor {
                         Err(why) => return why,
                     }
                 }
-                _ = beats.tick() => match heartbeat.beat(self.since(session, ping.is_some())) {
-                    Beat::Heard => session.set_silent(None),
-                    Beat::Quiet if ping.is_none() => {
-                        ping = Some(Box::pin(async { session.ping().await }));
+                () = unsubscribed => unsubscribing = None,
+                _ = beats.tick() => {
+                    if unsubscribing.is_none() {
+                        let idle = session.channels().idle();
+                        unsubscribing = (!idle.is_empty()).then(|| Box::pin(session.unsubscribe(idle)) as _);
                     }
-                    Beat::Quiet | Beat::Idle => {}
-                    Beat::Silent => session.set_silent(Some(self.silence_error("does not answer"))),
-                    Beat::TimedOut => {
-                        return self.silence_error(&format!("has not answered for {:?}", heartbeat.silence()));
+                    match heartbeat.beat(self.since(session, ping.is_some())) {
+                        Beat::Heard => session.set_silent(None),
+                        Beat::Quiet if ping.is_none() => {
+                            ping = Some(Box::pin(async { session.ping().await }));
+                        }
+                        Beat::Quiet | Beat::Idle => {}
+                        Beat::Silent => session.set_silent(Some(self.silence_error("does not answer"))),
+                        Beat::TimedOut => {
+                            return self.silence_error(&format!("has not answered for {:?}", heartbeat.silence()));
+                        }
                     }
                 }
             }

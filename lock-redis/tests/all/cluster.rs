@@ -301,3 +301,23 @@ async fn what_an_old_map_sends_astray_is_sent_on() {
     assert!(release(&hold).await);
     fixture.cluster.move_slot(slot, 0, 1).await.expect("it moves back");
 }
+
+/// Nobody has to wait for another name.
+#[testbed::test]
+async fn a_subscription_ends_some_time_after_its_last_use() {
+    let fixture = Fixture::shared().await;
+    let (holder, backend) = (fixture.backend(), fixture.backend());
+    let node = fixture.master_of("a").await;
+    let is_subscribed = async || {
+        let channels = fixture.call(node, &["PUBSUB", "SHARDCHANNELS"]).await;
+        channels.contains(&fixture.prefix)
+    };
+    for _ in 0..2 {
+        let hold = take(&holder, "a").await;
+        let waiter = fixture.queued(&backend, "a", TTL).await;
+        assert!(is_subscribed().await, "it is woken there");
+        assert!(release(&hold).await);
+        assert!(release(&waiter.granted().await).await);
+        eventually("the subscription to end", async || !is_subscribed().await).await;
+    }
+}
