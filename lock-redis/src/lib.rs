@@ -51,7 +51,8 @@
 //!   nothing arrives for the response timeout after a request, the connection is replaced. A waiter whose time is up reports
 //!   an outage that has lasted for two seconds.
 //! - **Overload and silence.** At most 1,024 acquires are unanswered on a connection. Further ones wait in the process, and
-//!   leave nothing behind if they are cancelled there. Each acquire that is cancelled unanswered lowers that limit by 8, down to
+//!   leave nothing behind if they are cancelled there. A waiter that may have a queue entry already does not wait for that, since
+//!   another request leaves hardly anything more. Each acquire that is cancelled unanswered lowers that limit by 8, down to
 //!   16, and each answer raises it by one. So new acquires are answered in time soon after an outage. What cancelled acquires
 //!   left is undone by up to 32 names in one script.
 //! - **Many tasks** share a script call. While another request of a connection is unanswered, the connection's task sends up to 32
@@ -189,7 +190,7 @@
 //! +pubsub|shardnumsub` in place of the commands without `s`, and also `+asking +cluster|slots`.
 //!
 //! `+client|caching +client|tracking` serve the observers of elections: Redis then reports when a lock's key changes. Without
-//! them, and before Redis 6, an observer learns of a new leader by asking every third of its TTL.
+//! them, an observer learns of a new leader by asking every third of its TTL.
 //!
 //! Also useful: `+script|load`, or the first request of each kind takes two round trips; `+info` and `+config|get`, or the
 //! settings cannot be checked; `+client|setinfo`, or `CLIENT LIST` does not show the library. They are tried once for each
