@@ -60,6 +60,7 @@
 //! - Its release.
 //! - The end of its session. A backend has a few sessions, and each renews its holds. The server ends a session when it has
 //!   received nothing for the session timeout; the count starts again after a restart or a change of leader.
+//! - A reconnect at which the server grants its session another timeout, see [below](#server-settings).
 //! - Anyone who deletes the node.
 //!
 //! If a process dies, its holds end within the session timeout, which is at most their ttl. A fixed lease is deleted when its ttl is over.
@@ -182,6 +183,10 @@
 //! - `minSessionTimeout` (two ticks by default) not above the ttls in use, and not below two ticks; `maxSessionTimeout` not
 //!   below `session_timeout`. If the server grants another timeout than `session_timeout`, polylock logs it once, by
 //!   `tracing` at level `WARN` under the target `polylock`. A ttl must then be at least the granted one.
+//! - These two and `tickTime`, from which they follow by default, the same on all servers of an ensemble, and changed only while no locks
+//!   are held. A server grants the timeout anew at each reconnect, and counts by it from then on. If it is another one than before, the
+//!   session is ended at once, and its holds are lost. If the answer to such a reconnect gets lost, the client does not know: with a
+//!   shorter timeout, two clients may believe in their holds until it reconnects, and only the fencing token protects.
 //! - `maxClientCnxns` (60 for each address by default) above the number of sessions of one machine: one, four or up to
 //!   `sessions` for each process, see the limits. Each has one connection, and for a moment a second one, to ask what
 //!   kind of server there is.

@@ -76,6 +76,11 @@ impl Own {
         })
     }
 
+    /// Fills in the recipe's files over those that are there.
+    pub(crate) fn fill(&self, recipe: &dyn Recipe) -> Result<(), Error> {
+        recipe.fill(&self.data(), self.port.number())
+    }
+
     fn wait_until_ready(&self, recipe: &dyn Recipe) -> Result<(), String> {
         /// Many times what the slowest needs on an overloaded machine.
         const AT_MOST: Duration = Duration::from_secs(60);

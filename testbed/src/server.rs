@@ -111,6 +111,18 @@ impl Server {
         blocking(move || server.own()?.restart(&*server.inner.recipe, Data::Discard)).await
     }
 
+    /// Like [`restart`](Self::restart), but with what this recipe fills in.
+    pub(crate) async fn restart_as(&self, recipe: impl Recipe) -> Result<(), Error> {
+        let server = self.clone();
+        blocking(move || {
+            let mut own = server.own()?;
+            own.kill()?;
+            own.fill(&recipe)?;
+            own.restart(&recipe, Data::Keep)
+        })
+        .await
+    }
+
     /// Starts one, or gives the one that runs already.
     pub(crate) async fn start(recipe: impl Recipe) -> Result<Self, Error> {
         blocking(move || match external(&recipe)? {

@@ -114,6 +114,18 @@ impl ZooKeeper {
         Server::start(self).await
     }
 
+    /// Kills a server that was started as one, and starts it on the same port with the same data and this configuration, which it
+    /// keeps at a [restart](Server::restart). Returns when it answers.
+    ///
+    /// # Errors
+    /// [`Error::NotOurs`], [`Error::Start`].
+    ///
+    /// # Cancel safety
+    /// Goes on to its end in the background.
+    pub async fn restart(self, server: &Server) -> Result<(), Error> {
+        server.restart_as(self).await
+    }
+
     /// Starts an ensemble of three servers. A server that runs already is never a part of it.
     ///
     /// # Errors

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use parking_lot::Mutex;
+
 /// Logs each timeout once.
 #[derive(Debug, Default)]
 pub(super) struct GrantedTimeout(Mutex<Option<Duration>>);
@@ -38,6 +39,14 @@ fn finding(asked: Duration, granted: Duration) -> Option<String> {
     Some(format!(
         "ZooKeeper grants a session timeout of {granted:?} instead of session_timeout={asked:?}, since {advice}"
     ))
+}
+
+/// Why a session ends that was granted the timeout `before`, and at a reconnect another one.
+pub(super) fn change(before: Duration, now: Duration) -> String {
+    format!(
+        "ZooKeeper now grants this session a timeout of {now:?} instead of {before:?}, so it was ended, and its holds are lost: give all \
+         servers of an ensemble the same tickTime, minSessionTimeout and maxSessionTimeout"
+    )
 }
 
 #[cfg(test)]

@@ -9,11 +9,13 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use lock_core::{Error, ErrorKind};
 use lock_kit::backoff::DIAL_SPACING;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use zookeeper_client::{Error as DriverError, SessionState};
 
 use super::backoff::{Backoff, MAX_DELAY, delays};
 use super::driver::{Connection, DialError};
+use super::establish::closed;
+use super::granted;
 use super::heartbeat::{self, Heartbeat};
 use super::session::Session;
 use crate::config::ZooKeeperConfig;
@@ -69,7 +71,7 @@ impl Session {
     }
 
     /// A new connection, on which nothing is older than what this session has seen. Fails when the server says that the
-    /// session has ended.
+    /// session has ended, or grants it another timeout, by which it is ended here.
     ///
     /// `dialed` is when the last attempt began.
     async fn connect_again(
@@ -84,6 +86,10 @@ impl Session {
         loop {
             *dialed = Instant::now();
             let failure = match Connection::dial(config, Some(&self.info)).await {
+                Ok(connection) if connection.client.session_timeout() != self.timeout => {
+                    self.end_for_its_timeout(connection).await;
+                    return Err(DriverError::SessionExpired);
+                }
                 Ok(connection) => match self.sync(&connection).await {
                     Ok(()) => return Ok(connection),
                     Err(error) => {
@@ -106,6 +112,18 @@ impl Session {
             }
             backoff.wait(*dialed, delays.next().unwrap_or(MAX_DELAY)).await;
         }
+    }
+
+    /// Ends the session, to which the server grants another timeout over this connection. It counts by that one from now on,
+    /// while the leases are armed for the earlier one. So they are lost before the session is closed.
+    async fn end_for_its_timeout(&self, connection: Connection) {
+        let change = granted::change(self.timeout, connection.client.session_timeout());
+        tracing::warn!(target: "polylock", "{change}");
+        self.suspect_because(&Error::new(ErrorKind::Unavailable, change));
+        self.end();
+        let closing = closed(Arc::new(connection));
+        // What is not closed by then is left to the driver, and to the session's expiry.
+        let _ = timeout(heartbeat::answer_limit(self.timeout), closing).await;
     }
 
     /// Keeps finding out why there is no connection.

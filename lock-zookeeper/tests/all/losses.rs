@@ -1,7 +1,9 @@
 //! What a lost hold says of its loss.
 
-use lock_core::{ErrorKind, Guard, Locker, LostCause};
-use testbed::Server;
+use std::time::Duration;
+
+use lock_core::{ErrorKind, Guard, HoldState, Locker, LostCause};
+use testbed::{Server, ZooKeeper};
 
 use crate::support::*;
 
@@ -56,4 +58,49 @@ async fn a_session_that_the_server_forgot_is_named() {
     let error = lost.error().expect("the session ended");
     assert!(error.to_string().contains("session"), "{error}");
     assert!(lost.to_string().ends_with(&error.to_string()), "{lost}");
+}
+
+/// A server that grants a session timeout of at most so many seconds.
+fn granting(at_most: u64) -> ZooKeeper {
+    ZooKeeper::new().session_timeouts(Duration::from_millis(500), Duration::from_secs(at_most))
+}
+
+/// A hold whose session was granted so many seconds, and others when it reconnects.
+async fn is_lost_to_another_timeout(before: u64, now: u64) {
+    let server = granting(before).start().await.unwrap();
+    let warnings = testbed::Warnings::default();
+    let locks = Locker::new(patient(server.address(), "/test")).with_ttl(2 * LONG);
+    let guard = happens("an answer to the acquire", locks.lock("a").acquire())
+        .await
+        .unwrap();
+    let stranger = Locker::new(short_lived(&server, "/test")).with_ttl(TTL);
+    let waiting = tokio::spawn(async move { stranger.lock("a").acquire().await });
+    // The session's task runs on this thread.
+    let _subscribed = testbed::subscribe(warnings.clone());
+    granting(now).restart(&server).await.unwrap();
+    let next = happens("the grant to another client", waiting).await.unwrap().unwrap();
+    let HoldState::Lost(lost) = guard.state() else {
+        panic!("two clients hold the lock: this one is {:?}", guard.state());
+    };
+    assert_eq!(lost.cause(), LostCause::Disconnected, "{lost}");
+    let error = lost.error().expect("the session was ended");
+    let change = format!("{now}s instead of {before}s");
+    assert!(error.to_string().contains(&change), "{error}");
+    let found = warnings.take();
+    assert!(found.iter().any(|warning| warning.contains(&change)), "{found:?}");
+    next.release().await.unwrap();
+    let again = happens("an answer to the acquire", locks.lock("a").acquire()).await;
+    again.unwrap().release().await.unwrap();
+}
+
+/// By the shorter one, the server would end the session while its leases last.
+#[testbed::test]
+async fn a_session_that_is_granted_a_shorter_timeout_is_ended() {
+    is_lost_to_another_timeout(60, 10).await;
+}
+
+/// The hold of a dead client would outlast its ttl. The session is closed: it would expire only after this test has failed.
+#[testbed::test]
+async fn a_session_that_is_granted_a_longer_timeout_is_ended() {
+    is_lost_to_another_timeout(30, 60).await;
 }
