@@ -58,6 +58,8 @@ struct Waiting {
     since: Option<Instant>,
     /// The last answer on it: the server may have closed it since.
     answered: Option<Instant>,
+    /// True if it is to end when nothing waits any more.
+    is_retired: bool,
 }
 
 impl ConnectionGroup {
@@ -155,7 +157,8 @@ impl ConnectionGroup {
         Some(Dialling(self.0.clone()))
     }
 
-    /// Runs a job on a connection of this group. If the connection answers nothing for `limit`, it is ended.
+    /// Runs a job on a connection of this group. If the connection answers nothing for `limit`, it is ended. If its server is
+    /// read-only, it gets no new jobs, and ends when those that it has are answered.
     ///
     /// # Cancel safety
     /// If it is dropped, the job may be sent or not.
@@ -174,6 +177,12 @@ impl ConnectionGroup {
                 if error.is_disconnect() {
                     self.0.dialer.suspect_outage();
                 }
+            }
+            // It was the primary. Where the address leads now may be the server that is.
+            Err(error) if error.is_read_only() => {
+                waiting.is_answered = true;
+                self.0.forget(member);
+                member.retire();
             }
             _ => waiting.is_answered = true,
         }
@@ -289,6 +298,11 @@ impl Member {
         self.waiting.lock().answered.is_some()
     }
 
+    /// Ends it when nothing waits for an answer any more: what was sent keeps a known outcome.
+    fn retire(&self) {
+        self.waiting.lock().is_retired = true;
+    }
+
     fn is_idle(&self) -> bool {
         self.waiting.lock().jobs == 0
     }
@@ -364,6 +378,11 @@ impl Drop for WaitingJob<'_> {
             waiting.since = None;
         } else if self.is_answered {
             waiting.since = Some(now);
+        }
+        let has_done = waiting.jobs == 0 && waiting.is_retired;
+        drop(waiting);
+        if has_done {
+            self.member.session.abort();
         }
     }
 }

@@ -69,6 +69,15 @@ use crate::protocol::list_page;
 ///   Choose a TTL longer than these last, or dump with `--single-transaction`.
 /// - A transaction of somebody else that keeps its row locked for longer than its TTL. Other holds are renewed all the same.
 ///
+/// # Planned switchover
+/// The rows are replicated, so holds outlive it: make the old primary read-only, wait until the new one has all transactions, and lead
+/// clients to it. That must take less than the TTLs, by the new server's clock. A connection whose server refuses a write as read-only
+/// gets no more requests, and the next one follows the address. Two connections renew, so that a renewal may have to be repeated
+/// twice, each time a twelfth of the TTL later.
+///
+/// `read_only` stops no user with the permission to write all the same (`READ_ONLY ADMIN`, `CONNECTION_ADMIN`, `SUPER`): give
+/// polylock's user none of them.
+///
 /// # Fencing
 /// A token is the server's clock in microseconds, or larger than the row's last token if that is larger. The row keeps
 /// the last one that was reserved, also after a release. So tokens grow unless the row was deleted or lost and the clock

@@ -8,7 +8,7 @@ use crate::support::proxy::Proxy;
 use crate::support::*;
 
 /// A primary and its replica, which has the same tables.
-async fn replicated() -> (Fixture, Fixture) {
+pub(crate) async fn replicated() -> (Fixture, Fixture) {
     let binlog = ["--log-bin=log", "--binlog-format=ROW"];
     let start = async |number: &str| {
         let server = binlog
@@ -34,14 +34,42 @@ async fn replicated() -> (Fixture, Fixture) {
     (old, new)
 }
 
-/// Makes a user whom a read-only server refuses. Its locks end 2 s after the server became read-only.
-async fn plain_user(fixture: &Fixture) {
+/// Makes a user whom a read-only server refuses.
+pub(crate) async fn plain_user(fixture: &Fixture) {
     let mut observer = fixture.observer().await;
     observer
         .run("CREATE USER 'plain'@'%' IDENTIFIED BY 's3cret';GRANT SELECT,INSERT,UPDATE,CREATE ON app.* TO 'plain'@'%'")
         .await;
 }
 
+/// Makes the primary read-only, and its replica a server of its own that has all transactions.
+pub(crate) async fn switch_over(old: &Fixture, new: &Fixture) {
+    demote(old).await;
+    promote(old, new).await;
+}
+
+async fn demote(old: &Fixture) {
+    old.observer().await.run("SET GLOBAL read_only=1").await;
+}
+
+async fn promote(old: &Fixture, new: &Fixture) {
+    let committed = old.observer().await.text("SELECT @@gtid_binlog_pos").await;
+    let caught_up = format!("SELECT MASTER_GTID_WAIT('{committed}',30)");
+    assert_eq!(new.observer().await.number(&caught_up).await, 0);
+    new.observer().await.run("STOP SLAVE").await;
+}
+
+/// False, and the test counts as skipped, on a MySQL: that is replicated by other statements.
+pub(crate) async fn is_mariadb() -> bool {
+    let mut observer = Fixture::shared().await.observer().await;
+    let is_so = observer.text("SELECT VERSION()").await.contains("MariaDB");
+    if !is_so {
+        testbed::skip("a MySQL is replicated by other statements; its groups have a test of their own");
+    }
+    is_so
+}
+
+/// Its locks end 2 s after the server became read-only.
 fn locks_at(address: &str, fixture: &Fixture) -> Locker {
     let url = format!("mysql://plain:s3cret@{address}/app?max_read_only=2s");
     let config = patient(&url).with_table(&fixture.table);
@@ -128,25 +156,12 @@ async fn a_switchover_ends_the_old_holds_and_all_clients_follow(
 
 #[testbed::test]
 async fn a_replica_takes_the_primarys_place() {
-    let server = Fixture::own().await;
-    if !server
-        .observer()
-        .await
-        .text("SELECT VERSION()")
-        .await
-        .contains("MariaDB")
-    {
-        testbed::skip("a MySQL is replicated by other statements; its groups have a test of their own");
+    if !is_mariadb().await {
         return;
     }
     let (old, new) = replicated().await;
-    let demote = async || old.observer().await.run("SET GLOBAL read_only=1").await;
-    let promote = async || {
-        let committed = old.observer().await.text("SELECT @@gtid_binlog_pos").await;
-        let caught_up = format!("SELECT MASTER_GTID_WAIT('{committed}',30)");
-        assert_eq!(new.observer().await.number(&caught_up).await, 0);
-        new.observer().await.run("STOP SLAVE").await;
-    };
+    let demote = async || demote(&old).await;
+    let promote = async || promote(&old, &new).await;
     a_switchover_ends_the_old_holds_and_all_clients_follow(&old, &new, demote, promote).await;
 }
 

@@ -1,11 +1,13 @@
 //! A server that takes no writes for a while.
 
-use lock_core::ErrorKind;
 use lock_core::backend::{DistributedLock, ReleaseOptions, ReleaseOutcome, Renewal};
+use lock_core::{ErrorKind, Locker};
 use lock_mysql::{LeaseTableBackend, MySqlConfig, Strategy};
 
 use super::support::*;
+use crate::support::proxy::Proxy;
 use crate::support::*;
+use crate::switchover::{is_mariadb, plain_user, replicated, switch_over};
 
 /// Nothing is renewed or ended meanwhile, and nothing is lost before its time.
 #[testbed::test]
@@ -45,4 +47,46 @@ async fn a_read_only_server_refuses_what_writes_and_loses_no_hold() {
     assert_eq!(held.release().await, ReleaseOutcome::Released);
     let next = grant(&backend(&fixture), "a", secs(60)).await;
     assert!(next.token() > held.token());
+}
+
+/// The address leads to the new primary, and the connections to the old one stay open. The rows are on both.
+#[testbed::test]
+async fn holds_and_waiters_follow_a_switchover_to_the_new_primary() {
+    const TTL: std::time::Duration = secs(600);
+    if !is_mariadb().await {
+        return;
+    }
+    let (old, new) = replicated().await;
+    plain_user(&old).await;
+    let proxy = Proxy::of(&old).await;
+    let plain = || {
+        let url = format!("mysql://plain:s3cret@{}/app", proxy.address());
+        let config = patient(&url).with_strategy(Strategy::Lease).with_table(&old.table);
+        LeaseTableBackend::new(config).unwrap()
+    };
+    let (backend, waiter) = (plain(), Locker::new(plain()).with_ttl(TTL));
+    let held = grant(&backend, "a", TTL).await;
+    let waiting = tokio::spawn(async move { waiter.lock("a").acquire().await.unwrap() });
+    let (mut at_old, mut at_new) = (old.observer().await, new.observer().await);
+    until("waiting", async || {
+        in_row(&mut at_old, &old, "a", "waiter IS NOT NULL").await == 1
+    })
+    .await;
+
+    switch_over(&old, &new).await;
+    proxy.lead_to(&new);
+    let expires = in_row(&mut at_new, &new, "a", "expires").await;
+    let renewed = insist("renewed", async || held.hold.renew(TTL).await).await;
+    assert!(matches!(renewed, Renewal::Renewed(_)), "{renewed:?}");
+    assert!(in_row(&mut at_new, &new, "a", "expires").await > expires);
+    let locks = Locker::new(backend).with_ttl(TTL);
+    let next = soon("granted by the new server", locks.lock("b").acquire())
+        .await
+        .unwrap();
+    assert!(is_held(&mut at_new, &new, "b").await && !is_held(&mut at_old, &old, "b").await);
+    let released = insist("released", async || held.hold.release(ReleaseOptions::default()).await).await;
+    assert_eq!(released, ReleaseOutcome::Released);
+    let in_turn = soon("granted in turn", waiting).await.unwrap();
+    assert!(in_turn.token() > held.hold.token() && is_held(&mut at_new, &new, "a").await);
+    next.release().await.unwrap();
 }
