@@ -116,9 +116,10 @@ impl SqlError {
         !matches!(self, Self::TableLocked(_)) && matches!(self.code(), Some(TIMED_OUT | 3572 | 1969 | 3024))
     }
 
-    /// The server chose this transaction to end a deadlock.
+    /// The server rolled back this transaction because of others: to end a deadlock, or because another member of a cluster has
+    /// changed the same rows. Galera reports that as a deadlock, too.
     pub(crate) fn is_deadlock(&self) -> bool {
-        self.code() == Some(1213)
+        matches!(self.code(), Some(1213 | ROLLED_BACK_BY_GROUP))
     }
 
     /// True if the server has, or may have, rolled back the transaction: after a deadlock, or, with
@@ -149,9 +150,18 @@ impl SqlError {
 
     /// True if the connection still serves: the server refused a statement and nothing else.
     pub(crate) fn is_refusal(&self) -> bool {
-        // But not those: shutting down, interrupted, killed, idle too long.
-        self.code()
-            .is_some_and(|code| !matches!(code, 1053 | 1317 | 1927 | 3169 | 4031))
+        // But not those: shutting down, interrupted, killed, idle too long, gone offline.
+        const ENDS: [u16; 8] = [
+            1053,
+            1317,
+            1927,
+            3169,
+            4031,
+            OFFLINE,
+            OFFLINE_FOR_REASON,
+            OFFLINE_BY_USER,
+        ];
+        self.code().is_some_and(|code| !ENDS.contains(&code))
     }
 
     /// True if all that the connection carried has ended.
@@ -334,6 +344,15 @@ const SIGNALLED: u16 = 1644;
 
 /// The number of the error of a wait for a row or a table that took too long.
 const TIMED_OUT: u16 = 1205;
+
+/// The number of the error of a commit that group replication's certification refuses. The transaction is rolled back.
+const ROLLED_BACK_BY_GROUP: u16 = 3101;
+
+/// The numbers of the error of a MySQL in offline mode, of which the later two come with a reason or a user since MySQL 9.0. It ends
+/// connections of all but administrators, and refuses new ones.
+const OFFLINE: u16 = 3032;
+const OFFLINE_FOR_REASON: u16 = 6142;
+const OFFLINE_BY_USER: u16 = 6143;
 
 const TABLE_LOCKED: &str = "the MySQL server lets nobody write to the lock tables: a backup or an administrator keeps them \
      locked, or an ALTER TABLE waits for the locks that are held; see SHOW PROCESSLIST there";

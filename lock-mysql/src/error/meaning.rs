@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use lock_core::ErrorKind;
 
-use super::TIMED_OUT;
+use super::{OFFLINE, OFFLINE_BY_USER, OFFLINE_FOR_REASON, ROLLED_BACK_BY_GROUP, TIMED_OUT};
 
 /// The kind and the message of the error for a caller, by the server's number.
 pub(super) fn meaning_of(code: u16) -> (ErrorKind, Cow<'static, str>) {
@@ -50,6 +50,25 @@ pub(super) fn meaning_of(code: u16) -> (ErrorKind, Cow<'static, str>) {
         TIMED_OUT => (
             Unavailable,
             "the lock's row or table is locked by others: see whether a backup or an ALTER TABLE waits there",
+        ),
+        // Galera's: the node is joining or recovering, or is cut off from the majority.
+        1047 => (
+            Unavailable,
+            "this node of the MySQL cluster takes no statements at the moment: see wsrep_ready and wsrep_cluster_status there",
+        ),
+        OFFLINE | OFFLINE_FOR_REASON | OFFLINE_BY_USER => (
+            Unavailable,
+            "the MySQL server is in offline mode and lets administrators in alone: set offline_mode=OFF there after its maintenance",
+        ),
+        // Group replication rolls back what it cannot pass on, as while a member joins or leaves.
+        3100 => (
+            Unavailable,
+            "the MySQL server's group replication takes no commit at the moment: see its log and \
+             performance_schema.replication_group_members",
+        ),
+        ROLLED_BACK_BY_GROUP => (
+            Unavailable,
+            "another member of the MySQL group changes the lock's row as well: lead all clients to one member",
         ),
         1213 | 1969 | 3024 | 3572 => (Unavailable, "the lock's row is being waited for elsewhere"),
         1037 | 1038 | 1041 | 1135 => (Unavailable, "the MySQL server is out of memory or threads"),

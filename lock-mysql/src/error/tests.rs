@@ -15,6 +15,12 @@ fn kinds_follow_the_numbers() {
         (1129, ErrorKind::Unavailable),
         (1290, ErrorKind::Unavailable),
         (4031, ErrorKind::Unavailable),
+        (1047, ErrorKind::Unavailable),
+        (3032, ErrorKind::Unavailable),
+        (3100, ErrorKind::Unavailable),
+        (3101, ErrorKind::Unavailable),
+        (6142, ErrorKind::Unavailable),
+        (6143, ErrorKind::Unavailable),
         (9999, ErrorKind::Unexpected),
     ];
     for (code, kind) in kinds {
@@ -59,4 +65,37 @@ fn garbage_in_place_of_a_greeting_is_somebody_elses_server() {
     let garbage = || SqlError::Driver(sqlx::Error::Protocol("?".into()));
     assert_eq!(garbage().into_connect_lock_error().kind(), ErrorKind::Misconfigured);
     assert_eq!(garbage().into_lock_error().kind(), ErrorKind::Unexpected);
+}
+
+fn refused(code: u16) -> SqlError {
+    SqlError::Refused {
+        code,
+        message: String::new(),
+    }
+}
+
+#[test]
+fn what_passes_by_itself_is_no_reason_to_dial_no_more() {
+    for code in [1047, 3032] {
+        let error = refused(code).into_connect_lock_error();
+        assert!(
+            matches!(ConnectError::from(error), ConnectError::Transient(_)),
+            "{code}"
+        );
+    }
+}
+
+#[test]
+fn a_transaction_that_the_server_rolled_back_for_another_is_repeated() {
+    assert!(refused(1213).is_deadlock() && refused(3101).is_deadlock());
+    assert!(!refused(3100).is_deadlock());
+}
+
+/// What was under way may have been executed.
+#[test]
+fn a_server_that_goes_offline_ends_the_connection() {
+    for code in [3032, 6142, 6143] {
+        assert!(!refused(code).is_refusal() && refused(code).is_disconnect(), "{code}");
+    }
+    assert!(refused(1047).is_refusal());
 }

@@ -1,10 +1,12 @@
 //! Statements that the server refuses: it certainly did not execute them.
 
-use lock_core::ErrorKind;
 use lock_core::backend::{DistributedLock, ReleaseOutcome};
-use lock_mysql::RowLockBackend;
+use lock_core::{ErrorKind, Locker};
+use lock_mysql::{RowLockBackend, Strategy};
+use testbed::Edition;
 
 use crate::support::*;
+use crate::switchover::plain_user;
 
 /// A user whose permission to write can be taken away, and one connection for locks.
 async fn poor(fixture: &Fixture, observer: &mut Observer) -> RowLockBackend {
@@ -92,4 +94,44 @@ async fn a_request_that_found_no_server_was_not_executed() {
     let error = backend.acquire(&request).await.unwrap_err();
     assert!(error.is_not_executed(), "{error}");
     backend.abandon(&request).await.expect("nothing to undo");
+}
+
+/// An administrator's maintenance ends all connections, and lets nobody else in.
+#[testbed::test]
+async fn a_server_in_offline_mode_is_unavailable_until_that_is_over() {
+    let Some(server) = testbed::skip_left_out(Edition::MySql9.start().await) else {
+        return;
+    };
+    let fixture = Fixture::on(server);
+    plain_user(&fixture).await;
+    let mut observer = fixture.observer().await;
+    for strategy in [Strategy::Row, Strategy::Lease] {
+        let url = format!("mysql://plain:s3cret@{}/app", fixture.server.address());
+        let config = patient(&url).with_table(&fixture.table).with_strategy(strategy);
+        let locker = |config| Locker::from_backend(lock_mysql::backend(config).unwrap());
+        let known = locker(config.clone());
+        soon("granted", known.lock("a").acquire())
+            .await
+            .unwrap()
+            .release()
+            .await
+            .unwrap();
+        // It gives up a server soon that it has not reached yet.
+        let unknown = locker(config.with_connect_timeout(secs(1)));
+        observer.run("SET GLOBAL offline_mode=1").await;
+        for locks in [&known, &unknown] {
+            let lock = locks.lock("a");
+            until("told why", async || {
+                let error = lock.try_acquire().await.unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::Unavailable, "{strategy:?}: {error}");
+                error.to_string().contains("offline mode")
+            })
+            .await;
+        }
+        observer.run("SET GLOBAL offline_mode=0").await;
+        for locks in [&known, &unknown] {
+            let guard = soon("granted again", locks.lock("a").acquire()).await.unwrap();
+            guard.release().await.unwrap();
+        }
+    }
 }
