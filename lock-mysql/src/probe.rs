@@ -14,7 +14,7 @@ use crate::protocol::{Answer, column};
 use self::cluster::variables;
 pub(crate) use self::durability::check_durability;
 pub(crate) use self::guarantees::{leases_keep, row_locks_keep};
-pub(crate) use self::proxy::check_session;
+pub(crate) use self::proxy::{asks_for_set_up, check_session, check_set_up};
 pub(crate) use self::server_id::{FACTS, STARTED, server_id};
 
 mod cluster;

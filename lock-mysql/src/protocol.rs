@@ -166,6 +166,9 @@ where
     row.try_get(index).map_err(|_| SqlError::UnexpectedAnswer(what))
 }
 
+/// The time zone of each session: UTC.
+pub(crate) const TIME_ZONE: &str = "+00:00";
+
 /// The server's clock in microseconds since 1970, at this very moment: `NOW()` stands still while a statement waits.
 /// The session's time zone is UTC.
 pub(crate) const SERVER_MICROS: &str = "CAST(TIMESTAMPDIFF(MICROSECOND,'1970-01-01',SYSDATE(6)) AS UNSIGNED)";

@@ -11,7 +11,7 @@ use sqlx::{AssertSqlSafe, ConnectOptions, Either};
 use tokio::sync::oneshot;
 
 use crate::error::SqlError;
-use crate::protocol::{Autocommit, Identity, StatementResult, column, seconds_up};
+use crate::protocol::{Autocommit, Identity, StatementResult, TIME_ZONE, column, seconds_up};
 
 /// The time after which the server closes an unused connection. It is longer than ours, so that this process closes it first.
 pub(super) const IDLE_LIMIT_AT_SERVER: Duration = Duration::from_secs(90);
@@ -46,7 +46,7 @@ pub(super) async fn connect(
     let idle = seconds_up(IDLE_LIMIT_AT_SERVER);
     let sql = format!(
         "SET SESSION TRANSACTION ISOLATION LEVEL READ UNCOMMITTED, READ WRITE;\
-         SET SESSION sql_mode='STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', time_zone='+00:00', \
+         SET SESSION sql_mode='STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', time_zone='{TIME_ZONE}', \
          autocommit={autocommit}, completion_type=0, innodb_lock_wait_timeout=1, wait_timeout={idle}, \
          sql_select_limit={NO_LIMIT}, sql_big_selects=1{settings}{OF_ONE_SERVER};\
          SELECT CAST(GET_LOCK({identity},0) AS SIGNED);\

@@ -97,6 +97,8 @@ use crate::protocol::list_page;
 ///   follow fail at once. MySQL has no shorter wait for a row than one second, and without any wait, requests that meet in a
 ///   row would fail as well. Renewals never wait for such a row at the server: a renewal that finds it locked tries again for about
 ///   600 ms, and delays no other one.
+/// - Pools between client and server must not give out a connection per transaction or statement to this user (ProxySQL's multiplexing,
+///   for one). polylock checks that before the first lock, and refuses one that it finds doing so as `Misconfigured`.
 /// - If a proxy hides the connection that sleeps, or its process has another database user, nobody can wake it. Then a
 ///   waiter learns of a release when it asks, one to four times a second, or every 1 to 2 s to share the name.
 /// - If the server takes no further connection of the process, none sleeps, and the same holds; but a waiter that wants the name

@@ -33,10 +33,10 @@ impl Shared {
     ///
     /// # Errors
     /// [`ErrorKind::Denied`], with the statements for an administrator, if one is missing and may not be made;
-    /// [`ErrorKind::Misconfigured`] if one is of an engine without row locks, if `SYSDATE` is not the present, or if settings
-    /// by which a crash loses leases are [refused](crate::Checks::Refuse).
+    /// [`ErrorKind::Misconfigured`] if one is of an engine without row locks, if the session is not as it was set up, if `SYSDATE`
+    /// is not the present, or if settings by which a crash loses leases are [refused](crate::Checks::Refuse).
     pub(super) async fn prepare(&self, group: &ConnectionGroup, member: &Member) -> Result<()> {
-        self.check_clock(group, member).await?;
+        self.check_session(group, member).await?;
         let tables = lease_tables(&self.config.table);
         let prepared = probe::prepare_tables(&tables, member.session(), self.config.response_timeout).await;
         prepared.map_err(RequestError::into_lock_error)?;
@@ -47,12 +47,16 @@ impl Shared {
         Ok(())
     }
 
-    /// With another meaning of `SYSDATE`, a statement that has waited for its row would cut a hold that began meanwhile.
-    async fn check_clock(&self, group: &ConnectionGroup, member: &Member) -> Result<()> {
-        let answer = self.run(group, member, PASSING_TIME.to_owned()).await;
+    /// If a proxy gives each statement another connection of the server, clocks differ by their time zones, and no connection
+    /// can be found to end what it executes. With another meaning of `SYSDATE`, a statement that has waited for its row would
+    /// cut a hold that began meanwhile.
+    async fn check_session(&self, group: &ConnectionGroup, member: &Member) -> Result<()> {
+        let set_up = probe::asks_for_set_up(member.session().identity());
+        let answer = self.run(group, member, format!("{PASSING_TIME},{set_up}")).await;
         let answer = answer.map_err(SqlError::into_lock_error)?;
         let missing = || SqlError::UnexpectedAnswer("clock").into_lock_error();
         let row = answer.result.rows.first().ok_or_else(missing)?;
+        probe::check_set_up(row, 2).map_err(RequestError::into_lock_error)?;
         let passes: i64 = column(row, 1, "clock").map_err(SqlError::into_lock_error)?;
         if passes == 0 {
             let message = "the MySQL server's option sysdate-is-now would end leases too early: start it without";

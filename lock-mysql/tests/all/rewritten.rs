@@ -2,7 +2,7 @@
 
 use lock_core::ErrorKind;
 use lock_core::backend::DistributedLock;
-use lock_mysql::{MySqlConfig, RowLockBackend};
+use lock_mysql::{LeaseTableBackend, MySqlConfig, RowLockBackend, Strategy};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -74,6 +74,30 @@ async fn a_proxy_that_does_not_pass_on_everything_is_refused() {
     // One that changes nothing of that.
     let honest = behind(&fixture, "something else", "never mind").await;
     RowLockBackend::new(honest).unwrap().connect().await.unwrap();
+}
+
+#[testbed::test]
+async fn a_proxy_that_does_not_pass_on_what_leases_need_is_refused() {
+    let fixture = Fixture::shared().await;
+    for (from, to, says) in [
+        ("time_zone='+00:00'", "time_zone='+05:00'", "SET time_zone"),
+        (
+            "=CONNECTION_ID() AS SIGNED)",
+            "=0               AS SIGNED)",
+            "one connection",
+        ),
+    ] {
+        let config = behind(&fixture, from, to).await.with_strategy(Strategy::Lease);
+        let backend = LeaseTableBackend::new(config).unwrap();
+        let (request, _control) = options("a", secs(10)).waits(false).start();
+        for error in [
+            backend.connect().await.unwrap_err(),
+            backend.acquire(&request).await.unwrap_err(),
+        ] {
+            assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
+            assert!(!error.is_retryable() && error.to_string().contains(says), "{error}");
+        }
+    }
 }
 
 /// The control connection broke, and its successor reached another server than those for locks.
