@@ -155,7 +155,7 @@ impl ZooKeeperConfig {
     ///
     /// Each session has its own connection and heartbeats, and begins when it is first needed. Up to eight names at a time
     /// are in the first one. With more, names are spread over the first four by their hash. A session carries 512 KiB of
-    /// node paths: with names of 100 bytes, about 2,800 holds and waiting names. A name whose session is full gets the next
+    /// node paths: with names of 100 bytes, about 2,700 holds and waiting names. A name whose session is full gets the next
     /// one with room. If all are full, an acquire fails as [`Unavailable`](lock_core::ErrorKind::Unavailable): the end of a
     /// session with many more nodes could stop an ensemble.
     #[must_use]

@@ -27,8 +27,9 @@
 //!   one. A waiter keeps its place over a reconnect, but not over the end of its session. Before the first waiter of another
 //!   process, the waiters of the holder's process get the lock a bounded number of times: by a pass, which takes no request and
 //!   wakes nobody.
-//! - **One round trip** to acquire a free lock, and one to release it. A waiter that is woken takes one more, to make sure
-//!   that its turn has come. A pass takes none.
+//! - **One round trip** to acquire a free lock, and one to release it. If nobody has used the name before or for about a minute, the
+//!   lock's directory is missing, and the acquire takes two. A waiter that is woken takes one more, to make sure that its turn has
+//!   come. A pass takes none.
 //! - **Retries are safe.** A node carries its request's id, and counts only while the asking session owns it. If an answer
 //!   got lost, the node is found by that id after a `sync`, and adopted or deleted. A delete is repeated until it is
 //!   answered or the session has ended.
