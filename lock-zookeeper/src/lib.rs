@@ -128,8 +128,9 @@
 //! The offset is 0 until a [token floor](lock_core::Locker::with_token_floor) is above all tokens. It is then raised for all
 //! locks of the root path, and never lowered. It stands as decimal text in the persistent node `%token-offset` under the
 //! root path. A grant reads it, until a session has found it unchanged eight times in a row: then the session watches the node, and
-//! creates it if it is missing. If somebody deletes this node, tokens may become smaller: then set the floor again. If it has other data,
-//! every acquire fails as [`Misconfigured`](lock_core::ErrorKind::Misconfigured), and the data stays as it is.
+//! creates it if it is missing. A session that cannot do so tries again after a hundred such grants. If somebody deletes this node,
+//! tokens may become smaller: then set the floor again. If it has other data, every acquire fails as
+//! [`Misconfigured`](lock_core::ErrorKind::Misconfigured), and the data stays as it is.
 //!
 //! A quorum can have this backend as one of its servers. If tokens have not reached the token that a request of the quorum asks for,
 //! the offset is raised for it, and when the quorum raises a hold's token as well. Beside servers whose tokens follow a clock, that

@@ -31,6 +31,9 @@ use crate::protocol::{create_offset_options, offset_data, parse_offset};
 /// grants do, as in a quorum, a watch would only cost.
 const UNCHANGED_READS: u32 = 8;
 
+/// After so many more of them it is tried again over a connection over which it could not be watched: permissions may have changed.
+const UNCHANGED_READS_AFTER_REFUSAL: u32 = 100;
+
 /// Fires when the offset may have changed.
 type Changed = Pin<Box<dyn Future<Output = Option<WatchedEvent>> + Send>>;
 
@@ -93,8 +96,8 @@ struct Watch {
 enum Stage {
     Asked,
     Set(Arc<Stored>, Changed),
-    /// It cannot be watched over this connection.
-    Refused,
+    /// It could not be watched over this connection. Not tried again before so many reads in a row.
+    Refused(u32),
 }
 
 impl TokenOffset {
@@ -138,7 +141,10 @@ impl TokenOffset {
         let mut state = self.state.lock();
         state.unchanged = state.unchanged.saturating_add(1);
         // One over another connection is in use while that lives.
-        let has_watch = state.watch.as_ref().is_some_and(|watch| watch.over.strong_count() > 0);
+        let has_watch = state.watch.as_ref().is_some_and(|watch| match watch.stage {
+            Stage::Refused(until) if state.unchanged >= until => false,
+            _ => watch.over.strong_count() > 0,
+        });
         if has_watch || state.unchanged < UNCHANGED_READS {
             return;
         }
@@ -176,11 +182,12 @@ impl TokenOffset {
             self.learn(offset);
         }
         let mut state = self.state.lock();
+        let again = state.unchanged.saturating_add(UNCHANGED_READS_AFTER_REFUSAL);
         // Another connection may have taken its place.
         if let Some(watch) = state.watch.as_mut().filter(|watch| watch.is_over(over)) {
             watch.stage = match found {
                 Some((stored, watch)) => Stage::Set(Arc::new(stored), Box::pin(over.watching(watch))),
-                None => Stage::Refused,
+                None => Stage::Refused(again),
             };
         }
     }

@@ -7,7 +7,7 @@ use lock_core::backend::{Hold, ReleaseOptions};
 use lock_zookeeper::{ZooKeeperBackend, ZooKeeperConfig};
 use testbed::Server;
 use tokio::task::JoinSet;
-use zookeeper_client::{Client, Error};
+use zookeeper_client::{Acl, Acls, AuthId, Client, CreateMode, Error, Permission};
 
 use crate::support::line::Line;
 use crate::support::*;
@@ -177,4 +177,24 @@ async fn everybody_may_read_the_offset_and_its_owner_alone_may_write_it() {
     assert_eq!(stranger.get_data(&offset(&root)).await.unwrap().0, b"");
     let written = stranger.set_data(&offset(&root), b"7", None).await;
     assert!(matches!(written, Err(Error::NoAuth)), "{written:?}");
+}
+
+/// Without the node and without the permission to create it, nothing can be watched.
+#[testbed::test]
+async fn a_watch_that_was_refused_is_tried_again() {
+    let (server, root) = (shared_server().await, fresh_root());
+    let client: Client = observer(server).await;
+    let options = CreateMode::Persistent.with_acls(Acls::anyone_all());
+    client.mkdir(&format!("{root}/other"), &options).await.unwrap();
+    let all_but_create = Permission::READ | Permission::WRITE | Permission::DELETE | Permission::ADMIN;
+    let all_but_create = [Acl::new(all_but_create, AuthId::anyone())];
+    client.set_acl(&root, &all_but_create, None).await.unwrap();
+    let one = backend(server, &root);
+    // Twice as many as a watch takes.
+    for _ in 0..16 {
+        token(&one, "other").await;
+    }
+    assert_eq!(client.check_stat(&offset(&root)).await.unwrap(), None);
+    client.set_acl(&root, &Acls::anyone_all(), None).await.unwrap();
+    watched(server, &root, &one, 1).await;
 }
