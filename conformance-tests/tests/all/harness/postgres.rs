@@ -250,9 +250,9 @@ impl<W: Which> PostgresHarness<W> {
             return;
         }
         let config = PostgresConfig::from_url(&self.url).expect("testbed's URL");
-        schema::migrate(&config.with_table(table).with_strategy(W::STRATEGY))
-            .await
-            .expect("make the tables");
+        // The server makes the tables of twenty tests one after the other.
+        let config = config.with_table(table).with_response_timeout(Duration::from_secs(60));
+        schema::migrate(&config).await.expect("make the tables");
         // What the page of the crate says.
         let (first, grant) = match W::STRATEGY {
             Strategy::Session => (
