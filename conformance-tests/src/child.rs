@@ -18,6 +18,11 @@ const ADDRESS: &str = "POLYLOCK_CONFORMANCE_ADDRESS";
 const NAMESPACE: &str = "POLYLOCK_CONFORMANCE_NAMESPACE";
 const JOB: &str = "POLYLOCK_CONFORMANCE_JOB";
 
+/// Whether this process was started by a case.
+pub(crate) fn is_child() -> bool {
+    std::env::var_os(JOB).is_some()
+}
+
 /// Another process that uses the same server. It is killed when this is dropped, and ends by itself when this
 /// process does.
 #[derive(Debug)]

@@ -18,7 +18,9 @@ use crate::subject::Subject;
 /// backend also implements [`BackendHarness`], and runs all cases.
 #[async_trait]
 pub trait Harness: Debug + Send + Sync + 'static {
-    /// The server for one case. Called on another runtime than the case's.
+    /// The server for one case. Called on another runtime than the case's, which ends when this returns, and what was spawned on it too: a server in
+    /// this process needs a thread of its own. For [`ServerUse::Own`] it must be one that [`restart`](Self::restart) may restart at the same
+    /// address. Nothing limits its time.
     ///
     /// # Errors
     /// [`NoServer`] if there is none.

@@ -98,21 +98,21 @@
 //! A lock library that is no backend writes an adapter, a [`Harness`] alone, and `conformance!(subject other,
 //! OtherHarness);`.
 //!
-//! `cargo test mine::` runs all cases, `cargo test mine::renewal` those with this in their names, and `cargo test mine:: -- --list`
-//! lists them. A failure says where it was found, what was seen, and the sentence of the contract that it breaks.
+//! `cargo test mine::` runs all cases, `cargo test renewal` those of all modules with this in their names, and `cargo test mine:: -- --list`
+//! lists them. A filter that no case matches runs none and fails nothing: look at the number. A failure says where it was found, what was seen,
+//! and the sentence of the contract that its topic is about.
 //!
 //! With `POLYLOCK_CONFORMANCE_REPORT=FOLDER` in the environment, the results of the cases that ran are written to `report.html` and
 //! `report.json` there. A case for which there was no server is not in them. Empty the folder before: results of earlier runs stay in it.
 //! [A workflow for GitHub](https://github.com/polylock/polylock/blob/main/docs/conformance.yml) does that.
 //!
 //! # Which cases must pass, and which are skipped
-//! A backend must pass the cases of each feature that it [declares](lock_core::backend::Capabilities). It must reject a feature
-//! that it does not declare, and then the case is skipped. Only the features of [`Capability`] and [several locks at
-//! once](Subject::acquires_several) may be missing. Core provides four things for every subject: one request at the server for all local
+//! A backend must pass the cases of each feature that it [declares](lock_core::backend::Capabilities). A case of a feature
+//! that it does not declare is skipped. What it does not declare it must reject, as far as others can tell: cases of modes and
+//! of options ask. Only what [`Skip`] lists may be missing. Core provides four things for every subject: one request at the server for all local
 //! waiters, bounded passes among them, re-entry, and several locks at once.
 //!
-//! A skip prints one line to standard error, `SKIP module::case: reason`, past the test runner's capture. Nothing else can
-//! be skipped, except for other processes if the server lives in one process.
+//! A skip prints one line to standard error, `SKIP module::case: reason`, past the test runner's capture.
 //!
 //! # Modes
 //! Readers, upgrades, downgrades and permits have cases of their own, on the raw layer: a mode that a backend does not
@@ -144,6 +144,7 @@
 //!   tell from another. What a backend does in its own process, such as writing a file, is cut short by killing processes at
 //!   moments of chance, a dozen in each run. A file that is emptied before it is written is found by that. If a shorter part of a request
 //!   is not safe, run the case often.
+//! - What [`close`](lock_core::backend::DistributedLock::close), `check_ttl`, `address` and `server_id` of a backend do: no case calls them.
 //! - A client that is killed is not a machine that loses its power: what the backend had written and not synced is still there.
 //!
 //! # Time

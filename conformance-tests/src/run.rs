@@ -88,7 +88,15 @@ fn one_permit(case: &'static Case, body: RawBody, harness: Arc<dyn BackendHarnes
 }
 
 /// Runs a case against this server, which must be fresh where the case wants one of its own.
+///
+/// `test` is the path of a test that [`conformance!`](crate::conformance) has made: a case with other processes starts this program with it. If the
+/// [`address`](crate::Harness::address) is `None`, no case does.
 pub fn execute(case: &'static Case, harness: Arc<dyn BackendHarness>, test: &str) -> Outcome {
+    if child::is_child() {
+        return Outcome::Panicked(
+            "this process is a client of a case: name a test that `conformance!` has made".to_owned(),
+        );
+    }
     let (paused, test) = (harness.timing().paused, test.to_owned());
     guarded(paused, move || async move {
         let cx = RawCx::new(harness, namespace(), test);
