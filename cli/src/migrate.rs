@@ -19,8 +19,10 @@ pub(crate) async fn migrate(arguments: &MigrateArgs, server: &ServerArgs) -> Res
         config.migrate().await?;
         return Ok(Code::SUCCESS);
     };
-    let config = server::is_named(server).then(|| server::config(server)).transpose()?;
-    let config = config.filter(|config| wanted.is_none_or(|wanted| is_of(config, wanted)));
+    let config = match wanted {
+        Some(wanted) => server::config(server).ok().filter(|config| is_of(config, wanted)),
+        None => server::is_named(server).then(|| server::config(server)).transpose()?,
+    };
     let sql = match (config, wanted) {
         (Some(_), _) if arguments.table.is_some() => {
             return Err(Failure::usage(

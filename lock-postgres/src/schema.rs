@@ -26,7 +26,7 @@ use std::time::Duration;
 use lock_core::{Error, ErrorKind, Result};
 use lock_kit::tables::{Table, script};
 
-use crate::config::PostgresConfig;
+use crate::config::{PostgresConfig, Strategy};
 use crate::connection::{Connection, Dialer};
 use crate::error::SqlError;
 use crate::names::{check_identifiers, quoted};
@@ -89,7 +89,7 @@ pub fn of(config: &PostgresConfig) -> Result<String> {
 }
 
 /// Makes the tables that are missing, all those of the table above. Needs `CREATE` on the schema if one is missing, and no permission
-/// on data.
+/// on data. Without that permission it is enough that those of the configuration's strategy are there.
 ///
 /// # Errors
 /// [`ErrorKind::Denied`], with the SQL for an administrator, if tables are missing and the user may not create them; and those of
@@ -110,7 +110,17 @@ pub fn of(config: &PostgresConfig) -> Result<String> {
 pub async fn migrate(config: &PostgresConfig) -> Result<()> {
     config.check()?;
     let connection = Dialer::new(config.clone()).dial().await?;
-    prepare_tables(&all(config), &connection, config.response_timeout).await
+    match prepare_tables(&all(config), &connection, config.response_timeout).await {
+        Err(error) if error.kind() == ErrorKind::Denied => {
+            let of_strategy = match config.strategy() {
+                Strategy::Lease => lease_tables,
+                Strategy::Session => session_tables,
+            };
+            let needed = of_strategy(config.schema.as_deref(), &config.table);
+            prepare_tables(&needed, &connection, config.response_timeout).await
+        }
+        prepared => prepared,
+    }
 }
 
 fn all(config: &PostgresConfig) -> Vec<Table> {

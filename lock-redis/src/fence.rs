@@ -51,7 +51,8 @@ const MAX_PARTS: usize = 7998;
 ///
 /// The newest token is stored in a key of its own, which never expires: `{KEY}:entered`, or `{TAG}:entered:KEY` for a key with
 /// a hash tag, so that both lie in one hash slot. If readers have entered since, their newest token follows behind a space.
-/// The key must not be deleted as long as an old holder may come back.
+/// The key must not be deleted as long as an old holder may come back. So the Redis of the data must evict no key without an expiry:
+/// `maxmemory-policy` is `noeviction` or one of `volatile-*`.
 ///
 /// Users of other clients run the same scripts: [`ENTER`](Self::ENTER) and [`RUN`](Self::RUN), for readers
 /// [`ENTER_SHARED`](Self::ENTER_SHARED) and [`RUN_SHARED`](Self::RUN_SHARED).

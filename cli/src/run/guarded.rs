@@ -11,13 +11,16 @@ use rustix::io::FdFlags;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, Signal, getpgrp, getpid, kill_process, kill_process_group};
 use tokio::process::{Child, Command};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::cli::RunArgs;
 use crate::exit::{Code, Failure};
 use crate::guard::{KILL_ALL, ourselves};
 use crate::signals::{Reaction, Signals};
 use crate::{processes, terminal};
+
+/// The time between two looks at children that have come to this process.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// The time that the orphans of a guard that was killed may take to end.
 const ORPHANS_KILLED_WITHIN: Duration = Duration::from_secs(5);
@@ -139,6 +142,8 @@ impl Guarded {
                 biased;
                 status = self.guard.wait() => break status,
                 _ = self.ends.next() => self.note_strangers(),
+                // The system tells of children that end, and not of those that come.
+                () = sleep(LOOK_EVERY) => self.note_strangers(),
             }
         };
         let status = status.map_err(|error| Failure::os("cannot wait for the command", &error))?;
@@ -149,9 +154,11 @@ impl Guarded {
                 code.map_or(Code::UNEXPECTED, Code::new)
             }
         };
-        let survivors = match status.signal().is_none() && self.may_leave {
-            true => Vec::new(),
-            false => end_orphans(&self.strangers).await,
+        let survivors = match status.signal() {
+            None if self.may_leave => Vec::new(),
+            // Those that the guard could not end, or strangers that came just now. With process 1, all of them end anyway.
+            None if getpid() != Pid::INIT => without(processes::reap(None), &self.strangers),
+            _ => end_orphans(&self.strangers).await,
         };
         Ok(Ended { code, survivors })
     }
@@ -211,8 +218,7 @@ impl Guarded {
     }
 }
 
-/// When the guard has ended, its orphans are ours: all if it was killed, and otherwise those that it could not end. Returns those that we
-/// cannot end, either.
+/// When the guard has ended, its orphans are ours. Ends them, and returns those that could not be ended.
 async fn end_orphans(strangers: &[Pid]) -> Vec<Pid> {
     let mut signals = Signals::default();
     // If the system refuses, the loop ends at its limit.

@@ -2,38 +2,23 @@
 
 use std::fmt;
 
-use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
-use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
 
 use crate::config::QuorumOptions;
 
 pub(super) fn urls<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
-    // With a hint, some formats complain of the text themselves.
-    deserializer.deserialize_any(Urls)
+    let list = Vec::deserialize(deserializer);
+    list.map_err(|_| {
+        D::Error::custom(
+            "`urls` is a list of URLs: write one URL as `url`, and several as `urls = [\"redis://a\", \"redis://b\"]`",
+        )
+    })
 }
 
 pub(super) fn quorum<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<QuorumOptions>, D::Error> {
+    // With a hint, some formats complain of the text themselves.
     deserializer.deserialize_any(Quorum)
-}
-
-struct Urls;
-
-impl<'de> Visitor<'de> for Urls {
-    type Value = Vec<String>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a list of URLs")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<Self::Value, A::Error> {
-        Deserialize::deserialize(SeqAccessDeserializer::new(list))
-    }
-
-    fn visit_str<E: Error>(self, _: &str) -> Result<Self::Value, E> {
-        Err(E::custom(
-            "`urls` is a list: write one URL as `url`, and several as `urls = [\"redis://a\", \"redis://b\"]`",
-        ))
-    }
 }
 
 struct Quorum;
