@@ -137,8 +137,8 @@ impl Fence {
     ///
     /// Until the transaction ends nobody else can enter, not even readers. There are two ways from here:
     /// - For a few short reads, read in the same transaction. Then commit it: a rollback would undo the entry.
-    /// - To read for longer, beside other readers, commit at once. Read in a second transaction that begins with
-    ///   [`check_shared`](Self::check_shared).
+    /// - To read beside other readers, commit at once. Read in a second transaction, with [`check_shared`](Self::check_shared)
+    ///   before the reads if they are short, and after them if they take longer.
     ///
     /// After a downgrade, enter again with this.
     ///
@@ -159,8 +159,9 @@ impl Fence {
 
     /// Checks that no newer writer has entered since this token entered as a reader, and that older writers are rejected.
     ///
-    /// If called before the reads of a transaction, no writer can enter until it ends; other readers can check and read. If
-    /// called after them, it says whether what was read counts.
+    /// If called before the reads of a transaction, nobody can enter until it ends, not even new readers. Readers that have
+    /// entered already can check and read. If called after the reads, it says whether what was read counts: use this for long
+    /// reads, so that others can enter meanwhile.
     ///
     /// # Errors
     /// Those of [`enter`](Self::enter). [`Stale::newest`] is `None` if this token never entered.
