@@ -17,6 +17,10 @@ mod fuzz;
 /// What errors call the server.
 pub(crate) const SERVER: &str = "PostgreSQL";
 
+/// What is wrong with a pooler that refuses everybody, or what locks send.
+pub(crate) const POOLER_SETTINGS: &str = "the settings of the pooler in front of the PostgreSQL server refuse this connection: see the \
+     pooler's log, and set disable_pqexec=0 there";
+
 /// Why a statement failed, or a connection.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum SqlError {
@@ -290,6 +294,8 @@ fn meaning_of(said: &DbError) -> (ErrorKind, Cow<'static, str>) {
         Cause::Pooler => {
             "something between this process and the PostgreSQL server changes connections: set pooler=transaction"
         }
+        Cause::TlsRequired => "the pooler in front of the PostgreSQL server requires TLS: set tls=true",
+        Cause::PoolerSettings => POOLER_SETTINGS,
         Cause::NoConnectionLeft => "the PostgreSQL server has no free connection: raise its max_connections",
         Cause::ReadOnly => {
             "the PostgreSQL server takes no writes: connect to the primary, and see default_transaction_read_only"

@@ -18,6 +18,10 @@ pub(crate) enum Cause {
     TokensUsedUp,
     /// The connection is not the one that it was.
     Pooler,
+    /// A pooler lets nobody in without TLS.
+    TlsRequired,
+    /// A pooler is set up in a way that it refuses everybody, or what locks send.
+    PoolerSettings,
     NoConnectionLeft,
     ReadOnly,
     /// Somebody else has locked a row for longer than `lock_timeout`.
@@ -47,8 +51,8 @@ pub(crate) enum Cause {
 const VIOLATION: &str = "08P01";
 
 impl Cause {
-    /// PgBouncer ends connections with 08P01 for all reasons of its own, such as a server that restarts. Only a refused statement
-    /// says that connections were mixed up.
+    /// PgBouncer ends connections with 08P01 for all reasons of its own: most are outages, such as a server that restarts, and some
+    /// last until somebody changes a setting. Only a refused statement says that connections were mixed up.
     pub(crate) fn of_error(error: &DbError) -> Self {
         let code = error.code().code();
         if code != VIOLATION || error.parsed_severity() == Some(Severity::Error) {
@@ -57,7 +61,10 @@ impl Cause {
         let says = |words| error.message().contains(words);
         match () {
             () if says("authentication failed") || says("no such user") => Self::Login,
+            () if says("login rejected") || says("empty password") => Self::Login,
             () if says("no such database") => Self::NoDatabase,
+            () if says("SSL required") => Self::TlsRequired,
+            () if says("config error") || says("disallowed") => Self::PoolerSettings,
             () => Self::Broken,
         }
     }
@@ -97,9 +104,14 @@ impl Cause {
     pub(crate) fn kind(self) -> ErrorKind {
         match self {
             Self::Login | Self::Denied => ErrorKind::Denied,
-            Self::NoDatabase | Self::NoSchema | Self::NoTable | Self::OtherColumns | Self::Forbidden | Self::Pooler => {
-                ErrorKind::Misconfigured
-            }
+            Self::NoDatabase
+            | Self::NoSchema
+            | Self::NoTable
+            | Self::OtherColumns
+            | Self::Forbidden
+            | Self::Pooler
+            | Self::TlsRequired
+            | Self::PoolerSettings => ErrorKind::Misconfigured,
             Self::TokensUsedUp | Self::FailedBefore | Self::Other => ErrorKind::Unexpected,
             Self::NoConnectionLeft
             | Self::ReadOnly
@@ -128,14 +140,55 @@ mod tests {
         for (error, cause) in [
             (said("ERROR", "08P01").await, Cause::Pooler),
             (said("FATAL", "08P01").await, Cause::Broken),
-            (from_pgbouncer("server conn crashed?").await, Cause::Broken),
-            (from_pgbouncer("SASL authentication failed").await, Cause::Login),
-            (from_pgbouncer("no such user: app").await, Cause::Login),
-            (from_pgbouncer("no such database: app").await, Cause::NoDatabase),
             (said("FATAL", "57P01").await, Cause::Ended),
         ] {
             let said = error.as_db_error().expect("the server said it");
             assert_eq!(Cause::of_error(said), cause, "{error:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_pooler_refuses_for_good_by_its_settings_and_else_for_a_while() {
+        use ErrorKind::{Denied, Misconfigured, Unavailable};
+        for (messages, cause, kind) in [
+            (
+                &[
+                    "SASL authentication failed",
+                    "no such user: app",
+                    "login rejected",
+                    "unix socket login rejected",
+                    "empty password returned by client",
+                ][..],
+                Cause::Login,
+                Denied,
+            ),
+            (&["no such database: app"], Cause::NoDatabase, Misconfigured),
+            (&["SSL required"], Cause::TlsRequired, Misconfigured),
+            (
+                &["bouncer config error", "PQexec disallowed"],
+                Cause::PoolerSettings,
+                Misconfigured,
+            ),
+            (
+                &[
+                    "server conn crashed?",
+                    "server login has been failing, try again later (server_login_retry)",
+                    "query_wait_timeout",
+                    "client_login_timeout",
+                    "no more connections allowed (max_client_conn)",
+                    "the database system is shutting down",
+                    "pgbouncer is shutting down",
+                ],
+                Cause::Broken,
+                Unavailable,
+            ),
+        ] {
+            for words in messages {
+                let error = from_pgbouncer(words).await;
+                let said = error.as_db_error().expect("the pooler said it");
+                assert_eq!(Cause::of_error(said), cause, "{words}");
+            }
+            assert_eq!(cause.kind(), kind, "{cause:?}");
         }
     }
 

@@ -19,6 +19,8 @@ fn errors() {
         "SERROR\nVERROR\nCXX000\nMwords\nP-1",
         "SFATAL\nC08P01\nMno such user",
         "SFATAL\nC08P01\nMserver conn crashed?",
+        "SFATAL\nC08P01\nMSSL required",
+        "SFATAL\nC08P01\nMPQexec disallowed",
         "M",
         "",
     ];

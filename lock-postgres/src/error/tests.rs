@@ -143,6 +143,20 @@ async fn a_pgbouncer_that_ends_a_connection_is_an_outage() {
 }
 
 #[tokio::test]
+async fn a_pgbouncer_that_refuses_by_its_settings_says_what_to_do() {
+    for (words, kind, advice) in [
+        ("login rejected", ErrorKind::Denied, "check user and password"),
+        ("SSL required", ErrorKind::Misconfigured, "set tls=true"),
+        ("bouncer config error", ErrorKind::Misconfigured, "see the pooler's log"),
+        ("PQexec disallowed", ErrorKind::Misconfigured, "set disable_pqexec=0"),
+    ] {
+        let error = connect_error(from_pgbouncer(words).await, "db:6432");
+        assert!(error.kind() == kind && !error.is_retryable(), "{words}: {error:?}");
+        assert!(error.to_string().contains(advice), "{words}: {error}");
+    }
+}
+
+#[tokio::test]
 async fn an_end_of_the_connection_is_no_refusal() {
     let closed = SqlError::from(answered(Config::new().user("u"), b"").await);
     assert!(matches!(closed, SqlError::Disconnected(None)), "{closed:?}");

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use lock_core::{Error, ErrorKind};
 use lock_kit::fence::{Obstacle, entry_error};
 
-use crate::error::Cause;
+use crate::error::{Cause, POOLER_SETTINGS};
 
 /// The error of a fence in this table.
 pub(crate) fn of_fence(error: tokio_postgres::Error, table: &str, resource: &str) -> Error {
@@ -29,6 +29,7 @@ pub(crate) fn meaning(error: &tokio_postgres::Error) -> (ErrorKind, Cow<'static,
         Some(Cause::Deadlock) => "PostgreSQL ended a deadlock: run the transaction again",
         Some(Cause::ReadOnly) => "the transaction cannot write: begin it READ WRITE, on the primary",
         Some(Cause::FailedBefore) => "a statement of this transaction failed before: roll back",
+        Some(Cause::PoolerSettings) => POOLER_SETTINGS,
         Some(Cause::NoMemory) => {
             "the PostgreSQL server has no room for another lock: raise max_locks_per_transaction there"
         }
@@ -46,7 +47,7 @@ pub(crate) fn meaning(error: &tokio_postgres::Error) -> (ErrorKind, Cow<'static,
         }
     };
     let kind = match cause {
-        Some(Cause::ReadOnly | Cause::FailedBefore) => ErrorKind::Misconfigured,
+        Some(Cause::ReadOnly | Cause::FailedBefore | Cause::PoolerSettings) => ErrorKind::Misconfigured,
         _ => ErrorKind::Unavailable,
     };
     (kind, problem.into())
@@ -99,6 +100,13 @@ mod tests {
         let (kind, problem) = meaning(&from_pgbouncer("server conn crashed?").await);
         assert_eq!(kind, ErrorKind::Unavailable);
         assert!(problem.contains("run the transaction again"), "{problem}");
+    }
+
+    #[tokio::test]
+    async fn a_pooler_that_lets_no_statements_of_fences_pass_is_misconfigured() {
+        let (kind, problem) = meaning(&from_pgbouncer("PQexec disallowed").await);
+        assert_eq!(kind, ErrorKind::Misconfigured);
+        assert!(problem.contains("disable_pqexec=0"), "{problem}");
     }
 
     #[tokio::test]
