@@ -1,6 +1,7 @@
 //! Makes connections, and asks what they lead to.
 
-use std::net::IpAddr;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -109,9 +110,11 @@ impl Dialer {
         let mut attempts = Attempts::new(addresses.len(), limit);
         for address in addresses {
             let limit = attempts.next_limit();
-            match within(limit, host, self.dial_address(host, *address, limit, on_call())).await {
-                Ok(connection) => return Ok(connection),
-                Err(error) => attempts.failed(error),
+            match timeout(limit, self.dial_address(host, *address, limit, on_call())).await {
+                Ok(Ok(connection)) => return Ok(connection),
+                Ok(Err(Failure::Answered(error))) => attempts.failed(error),
+                Ok(Err(Failure::Silent(error))) => attempts.got_no_answer(error),
+                Err(_) => attempts.got_no_answer(timed_out(host, limit)),
             }
         }
         Err(attempts.error())
@@ -123,7 +126,7 @@ impl Dialer {
         ip: Option<IpAddr>,
         limit: Duration,
         on_call: OnCall,
-    ) -> Result<Arc<Connection>> {
+    ) -> Result<Arc<Connection>, Failure> {
         let (user, password) = self.config.login(limit).await.map_err(Error::not_executed)?;
         let mark = HolderId::random().to_string();
         let set_up = self.set_up.map(|set_up| set_up(&self.config, &mark));
@@ -145,7 +148,8 @@ impl Dialer {
             Host::Socket(directory, port) => options.host_path(directory).port(*port),
             #[cfg(not(unix))]
             Host::Socket(..) => {
-                return Err(Error::new(ErrorKind::Misconfigured, "there are no Unix sockets here").not_executed());
+                let error = Error::new(ErrorKind::Misconfigured, "there are no Unix sockets here");
+                return Err(error.not_executed().into());
             }
         };
         if let Some(ip) = ip {
@@ -174,17 +178,21 @@ impl Dialer {
             }
         };
         match connected {
-            Ok(connected) => self.set_up(connected, &address, mark, set_up).await,
+            Ok(connected) => Ok(self.set_up(connected, &address, mark, set_up).await?),
             // The server itself takes these options.
             Err(error) if has_options && error.code().is_some_and(|code| code.code() == "08P01") => {
-                Err(pooler_between(&address).with_source(error).not_executed())
+                Err(pooler_between(&address).with_source(error).not_executed().into())
             }
             Err(error) => {
                 let is_foreign = !self.has_reached.load(Ordering::Relaxed) && may_be_foreign(&error);
+                let has_answered = error.as_db_error().is_some();
                 let error = connect_error(error, &address);
-                match is_foreign {
-                    true => Err(foreign_server(host, ip).await.unwrap_or(error)),
-                    false => Err(error),
+                if is_foreign && let Some(foreign) = foreign_server(host, ip).await {
+                    return Err(foreign.into());
+                }
+                match has_answered || error.kind() != ErrorKind::Unavailable {
+                    true => Err(Failure::Answered(error)),
+                    false => Err(Failure::Silent(error)),
                 }
             }
         }
@@ -219,11 +227,27 @@ impl Dialer {
     }
 }
 
+/// Why an address gave no connection.
+enum Failure {
+    /// What answers there refused, or this process cannot use it.
+    Answered(Error),
+    /// Nothing answered there.
+    Silent(Error),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Answered(error)
+    }
+}
+
 /// Attempts that share a time: each has an equal part of what is left.
 struct Attempts {
     end: Instant,
     left: usize,
     failed: Option<Error>,
+    /// The first error of an address that did not answer.
+    unanswered: Option<Error>,
 }
 
 impl Attempts {
@@ -232,6 +256,7 @@ impl Attempts {
             end: Instant::now() + limit,
             left: count,
             failed: None,
+            unanswered: None,
         }
     }
 
@@ -250,17 +275,26 @@ impl Attempts {
         }
     }
 
+    /// Another address of the same name may answer, and its answer then counts: a server often listens on some of them alone.
+    fn got_no_answer(&mut self, error: Error) {
+        self.unanswered.get_or_insert(error);
+    }
+
     fn error(self) -> Error {
         let none = || Error::new(ErrorKind::Misconfigured, "no host is named").not_executed();
-        self.failed.unwrap_or_else(none)
+        self.failed.or(self.unanswered).unwrap_or_else(none)
     }
 }
 
 async fn within<T>(limit: Duration, host: &Host, dialling: impl Future<Output = Result<T>>) -> Result<T> {
-    timeout(limit, dialling).await.unwrap_or_else(|_| {
-        let message = format!("the PostgreSQL server at {host} did not accept a connection within {limit:?}");
-        Err(Error::new(ErrorKind::Unavailable, message).not_executed())
-    })
+    timeout(limit, dialling)
+        .await
+        .unwrap_or_else(|_| Err(timed_out(host, limit)))
+}
+
+fn timed_out(host: &Host, limit: Duration) -> Error {
+    let message = format!("the PostgreSQL server at {host} did not accept a connection within {limit:?}");
+    Error::new(ErrorKind::Unavailable, message).not_executed()
 }
 
 /// The addresses of a host's name. The driver would try them as well, but it knows no limit for one of them.
@@ -268,7 +302,11 @@ async fn addresses_of(host: &Host) -> Result<Vec<Option<IpAddr>>> {
     let Host::Tcp(name, port) = host else {
         return Ok(vec![None]);
     };
-    let found = lookup_host((name.as_str(), *port)).await;
+    resolved(host, lookup_host((name.as_str(), *port)).await)
+}
+
+/// The same by the resolver's answer.
+fn resolved(host: &Host, found: io::Result<impl Iterator<Item = SocketAddr>>) -> Result<Vec<Option<IpAddr>>> {
     let found = found.map_err(|error| unreachable(&host.to_string()).with_source(error).not_executed())?;
     let addresses: Vec<_> = found.map(|address| Some(address.ip())).collect();
     match addresses.is_empty() {
@@ -291,7 +329,7 @@ async fn foreign_server(host: &Host, address: Option<IpAddr>) -> Option<Error> {
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    use tokio::net::TcpListener;
+    use tokio::net::{TcpListener, TcpSocket};
 
     use super::*;
     use crate::connection::scripted::message;
@@ -322,19 +360,69 @@ mod tests {
         }
     }
 
+    /// Nothing listens at the second address of this name.
     #[tokio::test]
-    async fn a_name_without_an_address_is_unreachable() {
-        let error = addresses_of(&Host::Tcp("nowhere.invalid".into(), 5432))
-            .await
-            .unwrap_err();
-        assert!(
-            error.kind() == ErrorKind::Unavailable && error.is_not_executed(),
-            "{error:?}"
-        );
-        assert!(
-            error.to_string().contains("nowhere.invalid:5432 cannot be reached"),
-            "{error}"
-        );
+    async fn a_refused_address_hides_no_answer_of_its_host() {
+        let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = server.local_addr().unwrap().port();
+        let refusing = TcpSocket::new_v4().unwrap();
+        refusing.bind(([127, 0, 0, 2], port).into()).unwrap();
+        let dialer = Dialer::new(PostgresConfig::new("db", port).with_database("d"));
+        let host = Host::Tcp("db".into(), port);
+        for order in [["127.0.0.1", "127.0.0.2"], ["127.0.0.2", "127.0.0.1"]] {
+            let addresses = order.map(|ip| ip.parse().ok());
+            let on_call = || -> OnCall { Box::new(|_| {}) };
+            let dialling = dialer.dial_host(&host, &addresses, Duration::from_secs(60), &on_call);
+            let serving = async {
+                let (mut client, _) = server.accept().await.unwrap();
+                assert_ne!(client.read(&mut [0; 64]).await.unwrap(), 0);
+                let refusal = message(b'E', b"SFATAL\0VFATAL\0C28P01\0Mwrong password\0\0");
+                client.write_all(&refusal).await.unwrap();
+            };
+            let both = async { tokio::join!(dialling, serving).0 };
+            let error = testbed::happens("the login is refused", both).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Denied, "{order:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn an_answer_counts_more_than_silence_and_an_outage_more_than_a_refusal() {
+        type Fails = fn(&mut Attempts);
+        let refused: Fails = |attempts| attempts.failed(Error::new(ErrorKind::Denied, "refused"));
+        let starting: Fails = |attempts| attempts.failed(Error::new(ErrorKind::Unavailable, "starting"));
+        let silent: Fails = |attempts| attempts.got_no_answer(Error::new(ErrorKind::Unavailable, "silent"));
+        for (fails, text) in [
+            (&[refused, silent][..], "refused"),
+            (&[silent, refused], "refused"),
+            (&[starting, silent], "starting"),
+            (&[silent, starting], "starting"),
+            (&[starting, refused], "starting"),
+            (&[refused, silent, starting], "starting"),
+            (&[silent, silent], "silent"),
+            (&[], "no host is named"),
+        ] {
+            let mut attempts = Attempts::new(fails.len(), Duration::ZERO);
+            fails.iter().for_each(|fail| fail(&mut attempts));
+            assert_eq!(attempts.error().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn a_name_without_an_address_is_unreachable() {
+        let host = Host::Tcp("db".into(), 5432);
+        let none = || Vec::<SocketAddr>::new().into_iter();
+        for found in [Ok(none()), Err(io::Error::other("no such name"))] {
+            let error = resolved(&host, found).unwrap_err();
+            assert!(
+                error.kind() == ErrorKind::Unavailable && error.is_not_executed(),
+                "{error:?}"
+            );
+            assert!(error.to_string().contains("db:5432 cannot be reached"), "{error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn an_address_in_place_of_a_name_is_dialled_itself() {
         let addresses = addresses_of(&Host::Tcp("127.0.0.1".into(), 5432)).await.unwrap();
         assert_eq!(addresses, ["127.0.0.1".parse().ok()]);
     }
