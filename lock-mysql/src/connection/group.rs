@@ -28,6 +28,10 @@ const FRESH: Duration = Duration::from_secs(20);
 /// A connection that has not answered for so long gets no new jobs, if there is or can be another one.
 const SLOW_AFTER: Duration = Duration::from_millis(500);
 
+/// A connection to a read-only server is used for so long at least: waiting acquires are refused several times a second, and
+/// each must not cost a login.
+const RETIRE_AFTER: Duration = Duration::from_secs(1);
+
 #[derive(Clone)]
 pub(crate) struct ConnectionGroup(Arc<Shared>);
 
@@ -47,6 +51,7 @@ struct Shared {
 #[derive(Debug)]
 pub(crate) struct Member {
     session: Arc<Session>,
+    opened: Instant,
     waiting: Mutex<Waiting>,
 }
 
@@ -158,7 +163,7 @@ impl ConnectionGroup {
     }
 
     /// Runs a job on a connection of this group. If the connection answers nothing for `limit`, it is ended. If its server is
-    /// read-only, it gets no new jobs, and ends when those that it has are answered.
+    /// read-only, and the connection at least a second old, it gets no new jobs, and ends when those that it has are answered.
     ///
     /// # Cancel safety
     /// If it is dropped, the job may be sent or not.
@@ -181,8 +186,10 @@ impl ConnectionGroup {
             // It was the primary. Where the address leads now may be the server that is.
             Err(error) if error.is_read_only() => {
                 waiting.is_answered = true;
-                self.0.forget(member);
-                member.retire();
+                if may_retire(member.opened.elapsed()) {
+                    self.0.forget(member);
+                    member.retire();
+                }
             }
             _ => waiting.is_answered = true,
         }
@@ -207,6 +214,11 @@ impl ConnectionGroup {
             });
         }
     }
+}
+
+/// True if a connection of this age to a read-only server is worth a new one.
+fn may_retire(age: Duration) -> bool {
+    age >= RETIRE_AFTER
 }
 
 /// The connection for a new job.
@@ -271,6 +283,7 @@ impl Shared {
         session.gather_nothing();
         let member = Arc::new(Member {
             session,
+            opened: Instant::now(),
             waiting: Mutex::default(),
         });
         self.used.store(true, Ordering::Relaxed);
@@ -392,5 +405,16 @@ impl fmt::Debug for ConnectionGroup {
         f.debug_struct("ConnectionGroup")
             .field("members", &self.0.members.lock().len())
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_read_only_server_is_dialled_at_most_once_a_second_for_each_connection() {
+        assert!(!may_retire(Duration::ZERO) && !may_retire(Duration::from_millis(999)));
+        assert!(may_retire(Duration::from_secs(1)) && may_retire(Duration::from_secs(60)));
     }
 }
