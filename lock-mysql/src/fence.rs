@@ -1,6 +1,6 @@
 //! Fencing of resources that are stored in a MySQL or MariaDB.
 
-use lock_core::{Error, FencingToken, Result};
+use lock_core::{Error, ErrorKind, FencingToken, Result};
 use lock_kit::fence::{Entered, Obstacle, check_resource, entry_error, fill_placeholders};
 use lock_kit::tables::check_identifier;
 use sqlx::mysql::MySqlTransaction;
@@ -46,7 +46,8 @@ mod verdict;
 /// # Rules
 /// - Enter at the beginning of *every* transaction that reads or writes the resource. The same token may enter again.
 /// - All who change the resource must enter, with tokens of the same lock. The locks may live elsewhere, as in a Redis.
-/// - If entering fails, roll back. What you have read under this token does not count any more.
+/// - If entering fails, roll back, and do not enter again on that transaction. What you have read under this token does not
+///   count any more.
 /// - A rollback also undoes the entry. So what was read in a transaction that was rolled back does not count either.
 /// - Nobody else can enter until the transaction ends: keep it short.
 /// - MySQL may report a deadlock if transactions enter several fences in different orders, or if several enter a new resource
@@ -108,11 +109,12 @@ impl Fence {
     /// another holder could enter right after, and before your write.
     ///
     /// # Errors
-    /// Roll back after any error.
+    /// Roll back after any error, and never enter again on the same transaction. After a deadlock the server has ended it, and
+    /// commits each later statement at once: an entry would return `Ok` and protect nothing.
     /// - [`Lost`](lock_core::ErrorKind::Lost) with the source [`Stale`](lock_core::Stale) when a newer token has entered.
     /// - [`Misconfigured`](lock_core::ErrorKind::Misconfigured) with the source [`ReadBeforeEnter`], retryable, when this
     ///   transaction has read before, and its snapshot lacks what another holder wrote since. Without that source if the table is
-    ///   missing.
+    ///   missing, or if the transaction is `READ ONLY`.
     /// - [`Unavailable`](lock_core::ErrorKind::Unavailable) when another transaction kept the fence for longer than
     ///   `innodb_lock_wait_timeout`, after a deadlock, or when the connection broke: run the transaction again.
     /// - [`InvalidName`](lock_core::ErrorKind::InvalidName) for a resource of another length.
@@ -134,13 +136,14 @@ impl Fence {
     ///
     /// Until the transaction ends nobody else can enter, not even readers. There are two ways from here:
     /// - For a few short reads, read in the same transaction. Then commit it: a rollback would undo the entry.
-    /// - To read for longer, beside other readers, commit at once. Read in a second transaction that begins with
-    ///   [`check_shared`](Self::check_shared).
+    /// - To read beside other readers that have entered, commit at once. Read in a second transaction that begins with
+    ///   [`check_shared`](Self::check_shared), or, if the reads take long, calls it after them.
     ///
     /// After a downgrade, enter again with this.
     ///
     /// # Errors
-    /// Those of [`enter`](Self::enter). Only a newer writer makes a token stale here.
+    /// Those of [`enter`](Self::enter). Only a newer writer makes a token stale here. Roll back after any error, and never enter
+    /// again on the same transaction.
     ///
     /// # Cancel safety
     /// If dropped, roll back: the token may have entered in this transaction.
@@ -155,11 +158,13 @@ impl Fence {
 
     /// Checks that no newer writer has entered since this token entered as a reader, and that older writers are rejected.
     ///
-    /// If called before the reads of a transaction, no writer can enter until it ends; other readers can check and read. If
-    /// called after them, it says whether what was read counts.
+    /// If called before the reads of a transaction, nobody can enter until it ends, not even new readers. Readers that have
+    /// entered already can check and read. If called after the reads, it says whether what was read counts. Call it after reads
+    /// that take long, so that others wait for a moment only.
     ///
     /// # Errors
-    /// Those of [`enter`](Self::enter). [`Stale::newest`](lock_core::Stale::newest) is `None` if this token never entered.
+    /// Those of [`enter`](Self::enter), but the transaction may be `READ ONLY`. Roll back after any error, and never check or enter
+    /// again on the same transaction. [`Stale::newest`](lock_core::Stale::newest) is `None` if this token never entered.
     ///
     /// # Cancel safety
     /// If dropped, roll back.
@@ -197,6 +202,10 @@ impl Fence {
             Some(1146) => Obstacle::NoTable("run lock_mysql::schema::migrate, or the SQL of schema::fences"),
             Some(1054) => Obstacle::OtherColumns,
             Some(1142 | 1143 | 1044) => Obstacle::Denied(""),
+            Some(1792) => {
+                let advice = (ErrorKind::Misconfigured, "begin the transaction READ WRITE");
+                return entry_error(&resource, advice, error);
+            }
             _ => return error.into_lock_error(),
         };
         let advice = obstacle.advice("MySQL", &format!("`{}`", self.table));
@@ -224,7 +233,7 @@ fn statements(step: Step, table: &str, resource: &[u8], token: FencingToken) -> 
 
 fn judge(step: Step, token: FencingToken, results: &[StatementResult]) -> Result<Verdict, SqlError> {
     let (row, snapshot) = match step {
-        Step::Enter | Step::EnterShared => (3, 1),
+        Step::Enter | Step::EnterShared => (3, 4),
         Step::CheckShared => (0, 1),
     };
     let first = |statement: usize| results.get(statement).and_then(|result| result.rows.first());
@@ -244,8 +253,6 @@ fn judge(step: Step, token: FencingToken, results: &[StatementResult]) -> Result
 
 #[cfg(test)]
 mod tests {
-    use lock_core::ErrorKind;
-
     use super::*;
 
     /// Users of other drivers, and other versions of this crate, run the same.
@@ -259,7 +266,7 @@ mod tests {
         );
         for step in [Step::Enter, Step::EnterShared] {
             let sql = statements(step, "t", b"a", token);
-            assert!(!sql.contains(':') && !sql.contains("polylock"), "{sql}");
+            assert!(!sql.contains(':') && !sql.contains(Fence::DEFAULT_TABLE), "{sql}");
             assert!(sql.contains("= 7") && sql.contains("(x'61')"), "{sql}");
         }
     }

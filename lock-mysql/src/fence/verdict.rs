@@ -31,21 +31,29 @@ pub(super) enum Verdict {
     ReadBefore,
 }
 
-/// `snapshot` is the row's `entries` as the transaction's plain reads see them: without this step's change, but with the row
-/// if the step made it.
+/// `snapshot` is the row's `entries` as the transaction's plain reads see them after the step. Where they lack the last writer,
+/// the step changes nothing: its own change would hide that from a second try.
 pub(super) fn judge(step: Step, token: FencingToken, row: Option<Row>, snapshot: Option<u64>) -> Verdict {
     let Some(row) = row else {
         return Verdict::Stale(Stale::new(token, 0));
     };
-    let (role, entries) = match step {
-        Step::Enter => (Role::Writer, snapshot.map(|entries| entries + 1)),
-        Step::EnterShared | Step::CheckShared => (Role::Reader, snapshot),
+    let role = match step {
+        Step::Enter => Role::Writer,
+        Step::EnterShared | Step::CheckShared => Role::Reader,
     };
-    match row.entered.check(role, token) {
-        Err(stale) => Verdict::Stale(stale),
-        Ok(()) if entries != Some(row.entries) => Verdict::ReadBefore,
-        Ok(()) => Verdict::Entered,
+    let admitted = match step {
+        Step::Enter | Step::EnterShared => row.entered.enter(role, token).map(|_| ()),
+        Step::CheckShared => row.entered.check(role, token),
+    };
+    if let Err(stale) = admitted {
+        return Verdict::Stale(stale);
     }
+    if snapshot != Some(row.entries) {
+        return Verdict::ReadBefore;
+    }
+    row.entered
+        .check(role, token)
+        .map_or_else(Verdict::Stale, |()| Verdict::Entered)
 }
 
 /// Why a transaction cannot enter: it has read before, so its plain reads come from a snapshot that lacks what another holder
@@ -98,8 +106,8 @@ mod tests {
 
     #[test]
     fn a_token_has_entered_if_it_is_the_newest_and_the_row_is_there() {
-        assert_eq!(judge(Step::Enter, token(5), row(5, 5, 9), Some(8)), Verdict::Entered);
-        assert_eq!(judge(Step::Enter, token(5), row(4, 7, 9), Some(8)), stale(Some(7)));
+        assert_eq!(judge(Step::Enter, token(5), row(5, 5, 9), Some(9)), Verdict::Entered);
+        assert_eq!(judge(Step::Enter, token(5), row(4, 7, 9), Some(9)), stale(Some(7)));
         for step in [Step::EnterShared, Step::CheckShared] {
             assert_eq!(judge(step, token(5), row(0, 7, 9), Some(9)), Verdict::Entered);
             assert_eq!(judge(step, token(5), row(6, 7, 9), Some(9)), stale(Some(6)));
@@ -111,10 +119,14 @@ mod tests {
 
     #[test]
     fn a_snapshot_without_the_last_writer_is_refused() {
-        for (step, entries) in [(Step::Enter, 10), (Step::EnterShared, 9), (Step::CheckShared, 9)] {
+        for step in [Step::Enter, Step::EnterShared, Step::CheckShared] {
             for snapshot in [None, Some(8), Some(10)] {
-                assert_eq!(judge(step, token(5), row(5, 5, entries), snapshot), Verdict::ReadBefore);
+                assert_eq!(judge(step, token(5), row(5, 5, 9), snapshot), Verdict::ReadBefore);
             }
+        }
+        // The step has left the row as it was.
+        for step in [Step::Enter, Step::EnterShared] {
+            assert_eq!(judge(step, token(5), row(4, 3, 9), Some(8)), Verdict::ReadBefore);
         }
         // A stale token is told first: to enter first would not help it.
         assert_eq!(judge(Step::Enter, token(5), row(6, 0, 10), None), stale(Some(6)));

@@ -25,6 +25,7 @@ on_both_servers!(
     a_missing_table_and_a_missing_permission_say_what_to_do,
     the_settings_of_the_users_connection_do_not_matter,
     an_entry_that_is_dropped_leaves_nothing_behind,
+    a_read_only_transaction_is_to_begin_read_write,
 );
 
 /// A stock of ten items in a table of the test's own, beside a fence of its own.
@@ -350,6 +351,27 @@ async fn the_settings_of_the_users_connection_do_not_matter(server: Server) {
         let error = stock.fence.enter(&mut tx, "r\\'\"", token(1)).await.unwrap_err();
         stale(&error);
         tx.commit().await.unwrap();
+    }
+}
+
+async fn a_read_only_transaction_is_to_begin_read_write(server: Server) {
+    let stock = Stock::new(&server).await;
+    let mut connection = stock.connect().await;
+    let mut tx = connection.begin().await.unwrap();
+    stock.fence.enter_shared(&mut tx, RESOURCE, token(1)).await.unwrap();
+    tx.commit().await.unwrap();
+
+    let mut tx = connection.begin_with("START TRANSACTION READ ONLY").await.unwrap();
+    stock.fence.check_shared(&mut tx, RESOURCE, token(1)).await.unwrap();
+    for error in [
+        stock.fence.enter(&mut tx, RESOURCE, token(1)).await.unwrap_err(),
+        stock.fence.enter_shared(&mut tx, RESOURCE, token(1)).await.unwrap_err(),
+    ] {
+        assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
+        assert!(
+            !error.is_retryable() && error.to_string().contains("READ WRITE"),
+            "{error}"
+        );
     }
 }
 

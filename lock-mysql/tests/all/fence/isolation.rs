@@ -8,6 +8,7 @@ on_both_servers!(
     who_enters_first_reads_what_the_last_holder_wrote,
     a_transaction_that_has_read_before_is_refused_where_it_would_miss_a_write,
     a_reader_that_has_read_before_is_refused_too,
+    a_transaction_that_was_refused_is_refused_again,
     innodb_snapshot_isolation_gives_the_same_error,
     a_second_fence_is_entered_again_if_its_holder_came_in_between,
 );
@@ -94,6 +95,35 @@ async fn a_reader_that_has_read_before_is_refused_too(server: Server) {
     stock.fence.check_shared(&mut tx, RESOURCE, token(2)).await.unwrap();
     stock.fence.enter(&mut tx, RESOURCE, token(3)).await.unwrap();
     tx.commit().await.unwrap();
+}
+
+/// A refused entry that stayed in the transaction would look like one that its snapshot has.
+async fn a_transaction_that_was_refused_is_refused_again(server: Server) {
+    let stock = Stock::new(&server).await;
+    let mut newer = connect(&stock, "REPEATABLE READ").await;
+    let mut later = 2;
+    // At first the snapshot lacks the row.
+    for _ in 0..2 {
+        let mut tx = newer.begin().await.unwrap();
+        read_something(&stock, &mut tx).await;
+        sell(&stock, later).await;
+        for number in [later, later + 1] {
+            for _ in 0..2 {
+                let error = stock.fence.enter(&mut tx, RESOURCE, token(number)).await.unwrap_err();
+                assert!(is_read_before_enter(&error));
+                let error = stock
+                    .fence
+                    .enter_shared(&mut tx, RESOURCE, token(number))
+                    .await
+                    .unwrap_err();
+                assert!(is_read_before_enter(&error));
+            }
+        }
+        tx.commit().await.unwrap();
+        later += 1;
+    }
+    // Nothing of them was committed.
+    sell(&stock, later - 1).await;
 }
 
 /// To enter the first fence takes the snapshot, too.
