@@ -97,6 +97,9 @@ impl<'a> Fence<'a> {
     /// Enters: from now on older tokens are rejected, those of readers too. Call it before the first read. The same token may
     /// enter again. Two round trips, or one if it has entered before.
     ///
+    /// Each enter begins with a `sync`, so that later reads of this client see at least what was written before the call, even if
+    /// its server lags behind.
+    ///
     /// # Errors
     /// - [`ErrorKind::Lost`] with the source [`Stale`] when a newer token has entered.
     /// - [`ErrorKind::Misconfigured`] if the resource's parent is missing, or the fence's node has other data.
@@ -135,9 +138,7 @@ impl<'a> Fence<'a> {
             if self.change(&state, change).await? {
                 break;
             }
-            // Somebody else has entered. What we read next must be from after that.
-            let synced = self.client.sync(&self.nodes.fence).await;
-            synced.map_err(|error| self.nodes.error(error))?;
+            // Somebody else has entered.
         }
         Ok(Fenced {
             client: self.client,
@@ -150,11 +151,15 @@ impl<'a> Fence<'a> {
     /// `None` if there is no fence yet.
     async fn read(&self) -> Result<Option<State>> {
         let fence = &self.nodes.fence;
+        // A token that has entered by another client writes nothing below, and this one's server may be behind the leader.
+        let synced = self.client.sync(fence);
         // In this order: if somebody enters in between, the version is too old, and the change fails. The other way round,
         // the list would lack a writer that the change must delete.
         let data = self.client.get_data(fence);
         let children = self.client.list_children(fence);
-        match tokio::join!(data, children) {
+        let (synced, data, children) = tokio::join!(synced, data, children);
+        synced.map_err(|error| self.nodes.error(error))?;
+        match (data, children) {
             (Ok((data, stat)), Ok(children)) => Ok(Some(State {
                 entered: self.nodes.parse(&data)?,
                 version: stat.version,

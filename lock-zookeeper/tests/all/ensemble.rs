@@ -16,6 +16,7 @@ use crate::support::line::Line;
 use crate::support::*;
 
 mod divided;
+mod fenced;
 
 /// More ticks than a session lasts: a leader that is cut off goes on answering for 10 s.
 const LATE_TO_NOTICE: u32 = 20;
