@@ -49,6 +49,27 @@ async fn a_read_only_server_refuses_what_writes_and_loses_no_hold() {
     assert!(next.token() > held.token());
 }
 
+/// Waiting acquires ask several times a second.
+#[testbed::test]
+async fn a_read_only_server_is_not_dialled_after_each_refusal() {
+    let fixture = Fixture::own().await;
+    plain_user(&fixture).await;
+    let proxy = Proxy::of(&fixture).await;
+    let url = format!("mysql://plain:s3cret@{}/app", proxy.address());
+    let config = patient(&url).with_strategy(Strategy::Lease).with_table(&fixture.table);
+    let plain = LeaseTableBackend::new(config).unwrap();
+    let held = grant(&plain, "a", secs(600)).await;
+    fixture.observer().await.run("SET GLOBAL read_only=1").await;
+    let (start, before) = (std::time::Instant::now(), proxy.dials());
+    for _ in 0..60 {
+        let error = soon("refused", held.hold.renew(secs(600))).await.unwrap_err();
+        assert!(error.to_string().contains("read-only"), "{error}");
+    }
+    // Two connections, each at most once a second.
+    let most = 2 * (usize::try_from(start.elapsed().as_secs()).unwrap() + 2);
+    assert!(proxy.dials() - before <= most, "{} dials", proxy.dials() - before);
+}
+
 /// The address leads to the new primary, and the connections to the old one stay open. The rows are on both.
 #[testbed::test]
 async fn holds_and_waiters_follow_a_switchover_to_the_new_primary() {
