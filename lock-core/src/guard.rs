@@ -30,7 +30,8 @@ use crate::watch::Watch;
 ///
 /// A guard knows by its own clock when it was lost, [suspended time](https://docs.rs/lock-core/latest/lock_core/#what-is-promised)
 /// included; no network is needed. It cannot stop a process that is paused: a process that resumes late may act before it checks. Give
-/// [`token`](Self::token) to the resource that the lock protects, and have that reject smaller ones.
+/// [`token`](Self::token) to the resource that the lock protects, before the first read and with each write, and have it reject any
+/// token lower than the highest it has seen.
 ///
 /// After a fork, a guard belongs to the parent process. In the child, dropping it does nothing and releasing it is an
 /// error.
