@@ -9,7 +9,7 @@ use self::drive::{Driver, StopReason};
 use self::pending::{Granted, PendingAcquire};
 use self::shared::Shared;
 use crate::backend::Mode;
-use crate::background::runner::ensure_running;
+use crate::background::runner::ensure_running_here;
 use crate::error::Result;
 use crate::hold::pass::Sequence;
 use crate::hold::{ActiveHold, Share};
@@ -31,7 +31,8 @@ pub(crate) mod shared;
 mod too_late;
 pub(crate) mod upgrade;
 
-/// Acquires a lock. `None` if it is taken and the caller asks once.
+/// Acquires a lock. `None` if it is taken and the caller asks once. The caller has just made `lock` by
+/// `Locker::checked`, which refuses a forked process.
 pub(crate) async fn acquire(
     shared: &Arc<Shared>,
     lock: &CheckedLock,
@@ -50,7 +51,7 @@ pub(crate) async fn acquire(
 }
 
 async fn run(shared: &Arc<Shared>, lock: &CheckedLock, wait: WaitLimit) -> Result<Option<Share<Caller>>> {
-    ensure_running(&shared.keeper)?;
+    ensure_running_here(&shared.keeper)?;
     let _in_flight = shared.keeper.in_flight();
     // Hears of a close from here on.
     let closing = shared.closing.notified();

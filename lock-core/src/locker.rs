@@ -318,7 +318,7 @@ impl Locker {
     /// # Errors
     /// If an acquire with these options can never succeed, as far as is known of the server.
     pub(crate) fn checked(&self, name: LockName, options: LockOptions) -> Result<CheckedLock> {
-        // First: in a forked child, what the backend knows of the server may be locked for ever.
+        // First: in a forked child, what the backend knows of the server may be locked for ever. The acquire relies on it.
         self.shared.keeper.check_process()?;
         let lock = CheckedLock::new(name, options, self.limits, self.required.clone())?;
         let backend = &self.shared.backend;

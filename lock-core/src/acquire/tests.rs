@@ -1,10 +1,11 @@
-//! Upgradable holds in the lines of their name.
+//! Upgradable holds in the lines of their name, and what an acquire costs.
 
 use std::time::Duration;
 
 use crate::backend::Mode;
+use crate::background::keeper::LOOKS;
 use crate::error::ErrorKind;
-use crate::{Lock, Locker, MemoryBackend, ReentryKey, Release};
+use crate::{Guarantee, Lock, Locker, MemoryBackend, ReentryKey, Release};
 
 fn upgradable(locks: &Locker) -> Lock {
     locks.lock("a").with_mode(Ok(Mode::Upgradable))
@@ -53,4 +54,16 @@ async fn an_upgradable_hold_serves_the_readers_of_its_key() {
     let _writing = with_key(Mode::Exclusive).acquire().await.unwrap();
     let error = with_key(Mode::Upgradable).acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Misconfigured);
+}
+
+/// Each look is a system call.
+#[tokio::test]
+async fn an_acquire_looks_once_in_which_process_it_is() {
+    let plain = Locker::new(MemoryBackend::new());
+    for locks in [plain.clone(), plain.require([Guarantee::Fifo])] {
+        let before = LOOKS.get();
+        let guard = locks.lock("a").acquire().await.unwrap();
+        assert_eq!(LOOKS.get() - before, 1);
+        guard.release().await.unwrap();
+    }
 }

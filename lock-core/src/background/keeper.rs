@@ -15,6 +15,12 @@ use crate::time::SuspendDetector;
 /// While there are other runners, the one in charge looks what is due at least this often.
 const LONGEST_ROUND: Duration = Duration::from_millis(250);
 
+#[cfg(test)]
+thread_local! {
+    /// How often this thread has looked in which process it is.
+    pub(crate) static LOOKS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
 #[derive(Debug)]
 pub(crate) struct Keeper {
     state: Mutex<State>,
@@ -128,6 +134,8 @@ impl Keeper {
     /// Whether this is a fork of the process that made the keeper. Its mutexes must not be locked there: a thread of
     /// the parent, which the child does not have, may hold them.
     pub(crate) fn has_forked(&self) -> bool {
+        #[cfg(test)]
+        LOOKS.with(|looks| looks.set(looks.get() + 1));
         std::process::id() != self.process
     }
 

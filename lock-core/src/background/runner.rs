@@ -30,6 +30,14 @@ const AFTER_A_PANIC: Duration = Duration::from_millis(100);
 /// Outside a runtime, on one that is shutting down, and in another process than that of the keeper's making.
 pub(crate) fn ensure_running(keeper: &Arc<Keeper>) -> Result<()> {
     keeper.check_process()?;
+    ensure_running_here(keeper)
+}
+
+/// The same, for a caller that has just checked the process: each look at its id is a system call.
+///
+/// # Errors
+/// Outside a runtime, and on one that is shutting down.
+pub(crate) fn ensure_running_here(keeper: &Arc<Keeper>) -> Result<()> {
     let runtime = runtime::current()?;
     let Some(runner) = keeper.enlist(runtime.id()) else {
         return Ok(());
