@@ -81,6 +81,7 @@ impl Lease {
             driven: Driven::default(),
             lost: None,
             lost_in_release: None,
+            was_lost_in_time: false,
             watcher: None,
         });
         Self(Arc::new(Shared {

@@ -271,9 +271,9 @@ async fn keep_trying<W: Successor>(active: Arc<ActiveHold<W>>) -> Result<()> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answer {
     Released,
-    /// The hold had been gone before: nothing of this process has ended it.
+    /// The hold was gone before its lease had ended, and nothing of this process has ended it.
     LostBefore,
-    /// The hold is gone. An earlier release may have ended it, or its lease, while that was unanswered.
+    /// The hold is gone. Its lease may have ended it, or an earlier release that was not answered.
     Gone,
 }
 
@@ -284,16 +284,25 @@ async fn try_to_release<W: Successor>(active: &ActiveHold<W>) -> Result<Answer> 
     };
     match release_once(active).await {
         Ok(ReleaseOutcome::Released) => Ok(Answer::Released),
-        Ok(ReleaseOutcome::AlreadyLost) if !earlier_unanswered => Ok(Answer::LostBefore),
-        // The earlier try did it, its answer got lost.
-        Ok(ReleaseOutcome::AlreadyLost) if Instant::now() < active.end() => Ok(Answer::Released),
-        Ok(ReleaseOutcome::AlreadyLost) => Ok(Answer::Gone),
+        Ok(ReleaseOutcome::AlreadyLost) => Ok(already_lost(active, earlier_unanswered)),
         Err(error) => {
             if error.is_not_executed() && !earlier_unanswered {
                 active.release_sent.store(false, Ordering::SeqCst);
             }
             Err(error)
         }
+    }
+}
+
+/// What it means that the hold was gone when the release came. After an outage the lease may have ended meanwhile, and
+/// nobody has relied on it since its last guard let go.
+fn already_lost<W: Successor>(active: &ActiveHold<W>, earlier_unanswered: bool) -> Answer {
+    let is_running = Instant::now() < active.end();
+    match earlier_unanswered {
+        // The earlier try did it, its answer got lost.
+        true if is_running => Answer::Released,
+        false if is_running || active.lease.was_lost_in_release() => Answer::LostBefore,
+        _ => Answer::Gone,
     }
 }
 
@@ -326,7 +335,7 @@ async fn release_once<W: Successor>(active: &ActiveHold<W>) -> Result<ReleaseOut
     .await
 }
 
-/// `is_loss`: nothing of this process has ended it.
+/// `is_loss`: it was gone before its lease had ended, and nothing of this process has ended it.
 fn ended_before<W: Successor>(active: &ActiveHold<W>, is_loss: bool) -> Error {
     let lost = active.lease.lost_before_release();
     match is_loss {

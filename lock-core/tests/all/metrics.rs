@@ -7,7 +7,7 @@ use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use lock_core::{Locker, MemoryBackend};
+use lock_core::{Error, ErrorKind, Locker, LostCause, MemoryBackend};
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 use metrics_util::{CompositeKey, MetricKind};
 use tokio::runtime::{Builder, Runtime};
@@ -128,14 +128,14 @@ fn gauges_show_what_goes_on() {
     });
 }
 
-/// A hold whose release is answered like this: how often its end was measured, by its kind, and the events.
-fn ended_by(answer: Answer) -> (BTreeMap<String, usize>, String) {
+/// A hold whose releases the server answers like this: how often its end was measured, by its kind, and the events.
+fn ended_by(script: impl FnOnce(&Scripted)) -> (BTreeMap<String, usize>, String) {
     let mut counts = BTreeMap::new();
     let mut text = String::new();
     let life = async {
         let server = Scripted::default();
         let locks = Locker::new(server.clone()).with_ttl(Duration::from_secs(9));
-        server.next(Request::Release, [answer]);
+        script(&server);
         drop(locks.lock("a").acquire().await.unwrap());
         tokio::time::sleep(Duration::from_secs(60)).await;
         locks.shutdown().await.unwrap();
@@ -157,7 +157,7 @@ fn ended_by(answer: Answer) -> (BTreeMap<String, usize>, String) {
 
 #[test]
 fn a_loss_that_the_release_finds_is_told_and_counted() {
-    let (counts, text) = ended_by(Answer::NotHeld);
+    let (counts, text) = ended_by(|server| server.next(Request::Release, [Answer::NotHeld]));
     let expected = [("lost".to_owned(), 1), ("loss not_held".to_owned(), 1)];
     assert_eq!(counts, expected.into());
     let told: Vec<_> = text.lines().filter(|line| line.contains("hold lost")).collect();
@@ -169,10 +169,45 @@ fn a_loss_that_the_release_finds_is_told_and_counted() {
 fn a_hold_that_is_gone_after_an_unanswered_release_is_not_counted_as_lost() {
     let late = Duration::from_secs(10);
     for answer in [Answer::DoThenFail, Answer::DoThenFailAfter(late), Answer::Deny] {
-        let (counts, text) = ended_by(answer);
+        let (counts, text) = ended_by(|server| server.next(Request::Release, [answer]));
         assert_eq!(counts, [("released".to_owned(), 1)].into(), "{answer:?}");
         assert!(!text.contains("hold lost"), "{text}");
     }
+}
+
+/// The server is away until the lease has ended, and finds no hold then. The backend reports a loss when so much of that
+/// time is over.
+fn ended_in_an_outage(lost_after: Option<Duration>) -> (BTreeMap<String, usize>, String) {
+    ended_by(|server| {
+        server.before(Request::Release, "a", async move |lease| {
+            let outage = Duration::from_secs(10);
+            if let Some(lost_after) = lost_after {
+                tokio::time::sleep(lost_after).await;
+                lease.lose(LostCause::Disconnected);
+            }
+            tokio::time::sleep(outage - lost_after.unwrap_or_default()).await;
+            Err(Error::new(ErrorKind::Unavailable, "not reached").not_executed())
+        });
+        server.next(Request::Release, [Answer::NotHeld]);
+    })
+}
+
+/// Its guard was dropped in time, and nobody relied on it any more.
+#[test]
+fn a_hold_that_ends_in_an_outage_after_its_guard_is_not_counted_as_lost() {
+    for lost_after in [None, Some(Duration::from_secs(10))] {
+        let (counts, text) = ended_in_an_outage(lost_after);
+        assert_eq!(counts, [("released".to_owned(), 1)].into(), "{lost_after:?}");
+        assert!(!text.contains("hold lost"), "{text}");
+    }
+}
+
+#[test]
+fn a_loss_that_the_backend_reports_in_time_is_counted_after_an_outage() {
+    let (counts, text) = ended_in_an_outage(Some(Duration::from_secs(1)));
+    let expected = [("lost".to_owned(), 1), ("loss disconnected".to_owned(), 1)];
+    assert_eq!(counts, expected.into());
+    assert!(text.contains("hold lost"), "{text}");
 }
 
 #[test]

@@ -28,7 +28,11 @@ impl Lease {
         }
         match record.phase {
             Phase::Live => self.set_lost(&mut record, cause, LeaseInstant::now()),
-            Phase::Releasing => record.lost_in_release = Some(cause),
+            Phase::Releasing => {
+                let now = LeaseInstant::now();
+                record.lost_in_release = Some(cause);
+                record.was_lost_in_time |= !record.end().is_some_and(|end| rules::has_expired(end, now));
+            }
             Phase::Unarmed | Phase::Released | Phase::Lost(_) => {}
         }
     }
@@ -40,6 +44,11 @@ impl Lease {
             Phase::Lost(_) => watcher.wake(),
             _ => record.watcher = Some(watcher),
         }
+    }
+
+    /// Whether the backend reported the loss during the release, before the lease had ended.
+    pub(crate) fn was_lost_in_release(&self) -> bool {
+        self.0.record.lock().was_lost_in_time
     }
 
     /// The server answered the release that the hold had been gone before. Returns how it was lost, as the backend said, if it

@@ -34,6 +34,8 @@ pub(super) struct Record {
     pub(super) lost: Option<Lost>,
     /// A loss that was reported during the release. The next holder must learn of it if the hold is passed on.
     pub(super) lost_in_release: Option<LostCause>,
+    /// Whether such a loss was reported before the lease had ended.
+    pub(super) was_lost_in_time: bool,
     /// The task to wake after a loss.
     pub(super) watcher: Option<Waker>,
 }
