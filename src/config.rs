@@ -201,8 +201,8 @@ impl Config {
         Ok(())
     }
 
-    /// The SQL of all tables that [`migrate`](Self::migrate) makes, as statements that end with `;`, those of several servers one after the other. Empty if none are
-    /// needed.
+    /// The SQL of all tables that [`migrate`](Self::migrate) makes, as statements that end with `;`. Those of several servers come one
+    /// after the other, equal ones once. Empty if none are needed.
     ///
     /// # Errors
     /// Those of [`connect_lazy`](Self::connect_lazy).

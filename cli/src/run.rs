@@ -101,7 +101,8 @@ fn command_line(arguments: &RunArgs) -> Vec<OsString> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Term {
     time: Duration,
-    name: &'static str,
+    /// Whether it is a session's timeout: else it is the TTL.
+    is_session: bool,
 }
 
 impl Term {
@@ -110,16 +111,26 @@ impl Term {
             // Sessions refuse a shorter ttl.
             true => Self {
                 time: capabilities.shortest_ttl,
-                name: "session timeout",
+                is_session: true,
             },
-            false => Self { time: ttl, name: "ttl" },
+            false => Self {
+                time: ttl,
+                is_session: false,
+            },
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self.is_session {
+            true => "session timeout",
+            false => "ttl",
         }
     }
 }
 
 /// The time between the end of the command and the end of the lease.
 fn stop_before(arguments: &RunArgs, term: Term) -> Result<Duration, Failure> {
-    let Term { time: whole, name } = term;
+    let (whole, name) = (term.time, term.name());
     match arguments.stop_before {
         _ if arguments.on_loss == OnLoss::Ignore => Ok(Duration::ZERO),
         // Between two renewals, half of it may be left.
@@ -134,9 +145,9 @@ fn stop_before(arguments: &RunArgs, term: Term) -> Result<Duration, Failure> {
 
 /// If the default of `--stop-before` is less than the grace.
 fn warning(arguments: &RunArgs, term: Term, stop_before: Duration) -> Option<String> {
-    let (grace, Term { time: whole, name }) = (arguments.grace, term);
-    // What is so by default is for the documentation.
-    let is_default = grace <= DEFAULT_GRACE && name != "ttl";
+    let (grace, whole, name) = (arguments.grace, term.time, term.name());
+    // Nobody has chosen a short session timeout: `--help` tells it, and each run of a cron job need not.
+    let is_default = term.is_session && grace <= DEFAULT_GRACE;
     if arguments.on_loss == OnLoss::Ignore || arguments.stop_before.is_some() || stop_before >= grace || is_default {
         return None;
     }

@@ -30,6 +30,7 @@ use self::prepared::Prepared;
 use crate::error::SqlError;
 use crate::probe::Probe;
 
+mod attempts;
 mod dial;
 mod in_turn;
 mod prepared;
