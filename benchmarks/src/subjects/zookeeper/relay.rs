@@ -50,6 +50,9 @@ impl Relay {
     }
 }
 
+/// The question what kind of server it is, which has a connection of its own and no length.
+const STATUS: u32 = u32::from_be_bytes(*b"srvr");
+
 /// A length, and so many bytes: first of the session, then of one request after the other.
 async fn note(
     mut from: OwnedReadHalf,
@@ -59,6 +62,9 @@ async fn note(
     let mut is_session = true;
     loop {
         let length = from.read_u32().await?;
+        if is_session && length == STATUS {
+            return to.write_u32(length).await;
+        }
         let mut frame = vec![0; length as usize];
         from.read_exact(&mut frame).await?;
         if !std::mem::take(&mut is_session) {
