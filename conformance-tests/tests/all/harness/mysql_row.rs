@@ -16,7 +16,7 @@ use lock_mysql::{MySqlConfig, RowLockBackend, schema};
 use testbed::{Certificates, Edition, MariaDb, Server};
 use tokio::sync::{Mutex, OnceCell};
 
-use super::servers::UNHURRIED;
+use super::servers::{CONNECT, UNHURRIED};
 
 /// Which server.
 pub(crate) trait Which: Debug + Send + Sync + 'static {
@@ -73,9 +73,6 @@ fn hostile(edition: Edition) -> MariaDb {
     let options = both.iter().chain(more);
     options.fold(MariaDb::new().edition(edition), |server, option| server.option(*option))
 }
-
-/// Six round trips, which is what a connection with TLS takes, on the slowest line of any case.
-const CONNECT: Duration = Duration::from_secs(8);
 
 /// The same configuration with the time limits for this route.
 pub(crate) fn with_limits(config: MySqlConfig, route: &Route) -> MySqlConfig {

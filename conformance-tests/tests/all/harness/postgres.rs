@@ -16,7 +16,7 @@ use testbed::{Certificates, Edition, Error, PgBouncer, Postgres, Server, Standby
 use tokio::sync::{Mutex, OnceCell};
 
 use super::quorum::Node;
-use super::servers::{self, Started, UNHURRIED};
+use super::servers::{self, CONNECT, Started, UNHURRIED};
 
 /// Which server.
 pub(crate) trait Which: Debug + Send + Sync + 'static {
@@ -144,9 +144,6 @@ impl Servers {
 
 /// The session timeout, which is the TTL of every hold.
 const SESSION: Duration = Duration::from_secs(3);
-
-/// Six round trips, which is what a connection with TLS takes, on the slowest line of any case.
-const CONNECT: Duration = Duration::from_secs(8);
 
 #[derive(Debug)]
 pub(crate) struct PostgresHarness<W> {

@@ -78,6 +78,10 @@ pub(crate) fn hosts(url: &str) -> &str {
 /// A case waits twice as long, so that the error says what went wrong.
 pub(crate) const UNHURRIED: Duration = Duration::from_secs(10);
 
+/// The connect timeout of clients behind a link: six round trips, which is what a connection with TLS takes, on the slowest line of
+/// any case.
+pub(crate) const CONNECT: Duration = Duration::from_secs(8);
+
 /// The subject that a user of this backend has by this route.
 pub(crate) fn subject(backend: Arc<dyn DistributedLock>, route: &Route) -> Arc<dyn Subject> {
     match route {

@@ -15,7 +15,7 @@ use tokio::sync::OnceCell;
 use zookeeper_client::{Acl, Acls, AuthId, Client, CreateMode, Permission};
 
 use super::quorum::Node;
-use super::servers::{Started, UNHURRIED};
+use super::servers::{CONNECT, Started, UNHURRIED};
 
 /// Which servers, and who one is to them.
 #[async_trait]
@@ -291,7 +291,7 @@ impl<W: Which> BackendHarness for ZooKeeperHarness<W> {
         let config = config.with_root(format!("/{namespace}")).with_session_timeout(SESSION);
         let config = match route {
             Route::Direct => config.with_connect_timeout(UNHURRIED),
-            _ => config,
+            _ => config.with_connect_timeout(CONNECT),
         };
         Arc::new(ZooKeeperBackend::new(config).expect("a valid configuration"))
     }
