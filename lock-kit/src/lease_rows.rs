@@ -149,13 +149,14 @@ impl<R: LeaseRows> LeaseHold<R> {
         if self.is_lost() {
             return Ok(Renewal::Lost);
         }
-        let sent = match self.record() {
-            Record::Exclusive => self.renew_in(ttl, false).await?,
-            Record::Shared => self.renew_in(ttl, true).await?,
-            Record::Either => match self.renew_in(ttl, false).await? {
-                None => self.renew_in(ttl, true).await?,
-                sent => sent,
-            },
+        let renewed = match self.record() {
+            Record::Shared => None,
+            _ => self.renew_in(ttl, false).await?,
+        };
+        let sent = match renewed {
+            // A downgrade may have begun meanwhile.
+            None if self.record() != Record::Exclusive => self.renew_in(ttl, true).await?,
+            renewed => renewed,
         };
         self.renewed(sent, ttl)
     }
@@ -200,11 +201,11 @@ impl<R: LeaseRows> LeaseHold<R> {
 
     async fn try_raise(&self, token: FencingToken) -> Result<()> {
         let raise = |is_shared| self.rows.raise(&self.held, token, is_shared);
-        let is_raised = match self.record() {
-            Record::Exclusive => raise(false).await?,
-            Record::Shared => raise(true).await?,
-            Record::Either => raise(false).await? || raise(true).await?,
-        };
+        let mut is_raised = self.record() != Record::Shared && raise(false).await?;
+        // A downgrade may have begun meanwhile.
+        if !is_raised && self.record() != Record::Exclusive {
+            is_raised = raise(true).await?;
+        }
         match is_raised {
             true => Ok(()),
             false => Err(Error::new(

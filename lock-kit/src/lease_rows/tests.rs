@@ -137,6 +137,20 @@ async fn a_downgrade_without_an_answer_leaves_the_hold_in_either_table() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_downgrade_during_a_renewal_is_no_loss() {
+    let (rows, hold) = hold(Mode::Exclusive, 2);
+    rows.renewals.lock().push_back(locked());
+    // The renewal pauses, since the row is locked. Then the downgrade moves the row.
+    let (renewed, downgraded) = tokio::join!(hold.renew(TTL), async {
+        rows.renewals.lock().clear();
+        hold.downgrade(TTL).await
+    });
+    assert!(is_renewed(downgraded));
+    assert!(is_renewed(renewed));
+    assert_eq!(rows.asked(), [("renew", false), ("renew", false), ("renew", true)]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_row_that_is_locked_is_tried_again_and_then_noted() {
     let (rows, hold) = hold(Mode::Exclusive, 1);
     let name = hold.held.name.clone();
