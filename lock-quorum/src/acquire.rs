@@ -8,7 +8,7 @@ use lock_core::{Error, ErrorKind, FencingToken, Result};
 use crate::client::Client;
 use crate::hold::QuorumHold;
 use crate::votes::{GIVEN_UP, Votes};
-use crate::{clean_up, drive, renew};
+use crate::{clean_up, drive, members, renew};
 
 /// Asks until the name is granted, or it is known that it is not.
 pub(crate) async fn acquire(client: &Arc<Client>, request: &AcquireRequest) -> Result<Attempt> {
@@ -18,6 +18,8 @@ pub(crate) async fn acquire(client: &Arc<Client>, request: &AcquireRequest) -> R
         return Err(Error::new(ErrorKind::Unavailable, GIVEN_UP).not_executed());
     }
     let acquiring = client.begin_acquire(request);
+    let checked = members::check_acquire(&client.members, request.ttl()).await;
+    checked.map_err(Error::not_executed)?;
     let votes = &acquiring.votes;
     let attempt = match votes.token() {
         Some(token) => again(client, votes, token).await,

@@ -150,10 +150,7 @@ impl DistributedLock for QuorumBackend {
     }
 
     async fn acquire(&self, request: &AcquireRequest) -> Result<Attempt> {
-        let attempt = match self.client.members.check(request.ttl()) {
-            Ok(()) => acquire(&self.client, request).await,
-            Err(error) => Err(error.not_executed()),
-        };
+        let attempt = acquire(&self.client, request).await;
         attempt.map_err(|error| error.with_name(request.name()))
     }
 

@@ -143,6 +143,11 @@ impl Client {
         self.requests.lock().votes.get(&request.holder()).cloned()
     }
 
+    /// Whether any request may have something at a node.
+    pub(crate) fn is_used(&self) -> bool {
+        self.requests.lock().votes.values().any(|votes| !votes.is_over())
+    }
+
     /// Forgets the request if nothing of it is left at any node.
     pub(crate) fn tidy(&self, votes: &Arc<Votes>) {
         let mut requests = self.requests.lock();

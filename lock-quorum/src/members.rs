@@ -48,6 +48,8 @@ struct State {
     is_wanted: bool,
     /// Whether a task renews them.
     is_kept: bool,
+    /// Whether the backend was closed since the process joined.
+    was_closed: bool,
     /// Whether there may be marks that were not seen, since a node did not answer the last look, or since our mark was
     /// placed after it.
     must_look: bool,
@@ -111,8 +113,27 @@ impl Members {
         self.ended.send_modify(|ended| *ended += 1);
     }
 
+    /// Releases the marks, unless the process has something at a node that others must know of. The next acquire joins again.
+    ///
+    /// To be asked after `was_closed` is set: an acquire is known before it looks at that.
+    pub(crate) async fn close(&self, is_used: impl FnOnce() -> bool) {
+        {
+            let mut state = self.state.lock();
+            state.was_closed |= state.is_wanted;
+        }
+        if !is_used() {
+            self.leave().await;
+        }
+    }
+
+    /// Whether the process has left, or its marks are renewed no more since their runtime has ended.
+    fn must_join(&self) -> bool {
+        let state = self.state.lock();
+        state.was_closed || (state.is_wanted && !state.is_kept)
+    }
+
     /// Releases the marks, as far as the nodes answer.
-    pub(crate) async fn leave(&self) {
+    async fn leave(&self) {
         self.end();
         self.release().await;
     }
@@ -213,14 +234,30 @@ pub(crate) async fn join(members: &Arc<Members>, nodes: &[usize]) -> Result<()> 
         }
         return Err(error);
     }
-    let is_kept = std::mem::replace(&mut members.state.lock().is_kept, true);
-    if !is_kept {
+    let was_kept = {
+        let mut state = members.state.lock();
+        state.was_closed = false;
+        std::mem::replace(&mut state.is_kept, true)
+    };
+    if !was_kept {
         let ended = members.ended.subscribe();
         // Made before the task is, which a runtime that shuts down drops.
         let kept = Kept(members.clone(), *ended.borrow());
         tokio::spawn(keep(kept, ended));
     }
     Ok(())
+}
+
+/// Joins again if the process has left, and says whether an acquire with this TTL may begin. To be called for an acquire that is known.
+///
+/// # Errors
+/// [`ErrorKind::Misconfigured`] as from [`join`], or if the TTL is too long beside another process.
+pub(crate) async fn check_acquire(members: &Arc<Members>, ttl: Duration) -> Result<()> {
+    if members.must_join() {
+        let nodes: Vec<usize> = (0..members.nodes.len()).collect();
+        join(members, &nodes).await?;
+    }
+    members.check(ttl)
 }
 
 /// At those that have none. An acquire without an answer is abandoned when what it left has expired; one that is answered before is

@@ -202,7 +202,7 @@ pub(crate) async fn close(client: &Arc<Client>) -> Result<()> {
     const PATIENCE: Duration = Duration::from_secs(1);
     clean_up::go_on(client);
     // Holds at a silent node expire by themselves.
-    let ended = async { tokio::join!(client.clean_up.finished(), client.members.leave()) };
+    let ended = async { tokio::join!(client.clean_up.finished(), client.members.close(|| client.is_used())) };
     let _ = timeout(PATIENCE, ended).await;
     let closing = client.nodes.iter().enumerate();
     let mut closing: FuturesUnordered<_> = closing

@@ -186,6 +186,34 @@ async fn a_process_that_begins_anew_is_seen_again() {
     running.backend.connect().await.unwrap();
 }
 
+/// Its holds and those of other lockers go on.
+#[tokio::test(start_paused = true)]
+async fn a_process_is_seen_as_long_as_it_holds_a_lock() {
+    let servers = Servers::new();
+    let running = servers.running(&[0, 1, 2]).await;
+    let guard = running.locks.lock("a").acquire().await.unwrap();
+    running.locks.shutdown().await.unwrap();
+    sleep(EXPIRED).await;
+    servers.refused(&[0, 1, 3]).await;
+    guard.release().await.unwrap();
+    running.backend.close().await.unwrap();
+    servers.running(&[0, 1, 3]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_acquire_after_the_end_is_seen_again() {
+    let servers = Servers::new();
+    let running = servers.running(&[0, 1, 2]).await;
+    running.backend.close().await.unwrap();
+    let stranger = servers.running(&[0, 1, 3]).await;
+    let lock = running.locks.lock("a");
+    let error = lock.acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
+    stranger.locks.shutdown().await.unwrap();
+    let _guard = lock.acquire().await.unwrap();
+    servers.refused(&[0, 1, 3]).await;
+}
+
 /// A stranger that is started again and again leaves nothing that others could take for a process.
 #[tokio::test(start_paused = true)]
 async fn a_refused_process_leaves_no_mark() {
