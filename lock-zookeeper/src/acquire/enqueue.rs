@@ -215,6 +215,10 @@ impl ClaimTask {
         let Some(node) = &self.node else {
             return Ok(None);
         };
+        if request.is_given_up() {
+            // Its caller may have gone without a word: then nobody would end the hold, and heartbeats would renew it for ever.
+            return Err(self.given_up());
+        }
         let fixed = request.is_fixed().then(|| (listing.sent, request.ttl()));
         match self.session.bind_lease(request.holder(), request.lease(), fixed) {
             Ok(_) => {

@@ -81,6 +81,29 @@ async fn a_waiter_that_is_given_up_leaves_the_queue() {
     two.abandon(&other).await.unwrap();
 }
 
+/// Core undoes so many requests at a time, and leaves further ones.
+#[testbed::test]
+async fn a_grant_whose_caller_has_left_is_given_back_without_an_undo() {
+    let (server, root) = (shared_server().await, fresh_root());
+    let (line, client) = (Line::to(server.address()), observer(server).await);
+    let far = patient(&line.address, &root);
+    far.connect().await.unwrap();
+    let (first, _control) = long("b");
+    let _hold = granted(far.acquire(&first).await);
+    line.set_round_trip(Duration::from_secs(2));
+    let (request, control) = trying("a");
+    let asking = tokio::spawn({
+        let far = far.clone();
+        async move { far.acquire(&request).await }
+    });
+    let directory = format!("{root}/a");
+    children_until(&client, &directory, |children| !children.is_empty()).await;
+    // The answer is on its way.
+    drop(control);
+    asking.abort();
+    children_until(&client, &directory, <[String]>::is_empty).await;
+}
+
 /// The holder leaves after the waiter has listed the queue and before it has asked for the holder's label.
 #[testbed::test]
 async fn a_waiter_whose_holder_leaves_as_it_queues_learns_that_the_lock_is_taken() {
