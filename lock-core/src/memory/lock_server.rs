@@ -27,7 +27,12 @@ pub struct LockServer<L, Q> {
     pub last_token: u64,
     /// The ids whose requests have no effect.
     pub dead: Tombstones,
+    /// At how many names it looks next for those whose holds have all expired.
+    sweep_at: usize,
 }
+
+/// With fewer names, none is looked for.
+const FEW_NAMES: usize = 64;
 
 impl<L, Q> Default for LockServer<L, Q> {
     fn default() -> Self {
@@ -35,6 +40,7 @@ impl<L, Q> Default for LockServer<L, Q> {
             names: HashMap::new(),
             last_token: 0,
             dead: Tombstones::default(),
+            sweep_at: FEW_NAMES,
         }
     }
 }
@@ -56,6 +62,9 @@ impl<L: Default, Q> LockServer<L, Q> {
         let wanted = &acquire.wanted;
         if self.dead.contains(wanted.holder) {
             return Err(Error::new(ErrorKind::Unexpected, "this request was abandoned").with_name(name));
+        }
+        if self.names.len() >= self.sweep_at {
+            self.sweep(now);
         }
         let state = self.names.entry(name.clone()).or_default();
         state.forget_expired(now);
@@ -92,6 +101,15 @@ impl<L: Default, Q> LockServer<L, Q> {
             self.dead.add(base, now);
         }
         Ok(Answer::Granted(token))
+    }
+
+    /// Nobody asks again for some names whose holds expire, such as one for each day.
+    fn sweep(&mut self, now: Instant) {
+        self.names.retain(|_, state| {
+            state.forget_expired(now);
+            !state.is_free()
+        });
+        self.sweep_at = FEW_NAMES.max(self.names.len() * 2);
     }
 
     /// Queues a request that was refused, until `expires`; or refreshes its entry. Returns the server's data for the entry.
@@ -288,21 +306,47 @@ mod tests {
     use super::*;
     use crate::backend::Mode;
 
-    #[test]
-    fn an_upgrade_without_a_hold_leaves_nothing() {
-        let mut server = LockServer::<(), ()>::default();
-        let acquire = Acquire {
+    const TTL: Duration = Duration::from_secs(10);
+
+    fn acquire(replaces: Option<HolderId>) -> Acquire {
+        Acquire {
             wanted: Wanted {
                 holder: HolderId::random(),
                 mode: Mode::Exclusive,
-                replaces: Some(HolderId::random()),
+                replaces,
             },
-            ttl: Duration::from_secs(10),
+            ttl: TTL,
             label: None,
             token_floor: None,
             token_at_least: None,
             reserve: 1,
+        }
+    }
+
+    #[test]
+    fn names_that_nobody_asks_for_again_are_forgotten() {
+        let mut server = LockServer::<(), ()>::default();
+        let start = Instant::now();
+        let mut add = |numbers: std::ops::Range<usize>, now| {
+            for number in numbers {
+                let name = LockName::new(format!("of day {number}")).unwrap();
+                let acquire = acquire(None);
+                let granted = server.acquire(&name, &acquire, (now, 0), NameState::admits, ());
+                assert!(matches!(granted, Ok(Answer::Granted(_))));
+                assert!(server.release(&name, acquire.wanted.holder, now, Some(TTL)));
+            }
+            server.names.len()
         };
+        assert_eq!(add(0..200, start), 200);
+        // Those that are still kept stay.
+        assert_eq!(add(200..300, start + TTL / 2), 300);
+        assert_eq!(add(300..600, start + TTL * 2), 300);
+    }
+
+    #[test]
+    fn an_upgrade_without_a_hold_leaves_nothing() {
+        let mut server = LockServer::<(), ()>::default();
+        let acquire = acquire(Some(HolderId::random()));
         let name = LockName::new("a").unwrap();
         let answer = server.acquire(&name, &acquire, (Instant::now(), 0), NameState::admits, ());
         assert_eq!(answer.unwrap_err().kind(), ErrorKind::Lost);
