@@ -168,7 +168,7 @@ impl Acquiring {
     /// Adds the missing locks to the held ones. Waits only for names that are larger than all held ones.
     async fn fill(&self, held: &mut Vec<Guard>) -> Result<(), Stop> {
         let mut is_crowded = self.plan.was_refused_just_now();
-        if self.plan.len() > 1 && !is_crowded {
+        if self.plan.len() > 1 && !is_crowded && !self.is_over() {
             self.try_all(held).await?;
             is_crowded = self.plan.was_refused_just_now();
         }
@@ -200,7 +200,7 @@ impl Acquiring {
             }
         };
         let tried = join_all(self.plan.locks().map(in_time)).await;
-        let is_over = self.deadline.is_some_and(|deadline| deadline <= Instant::now());
+        let is_over = self.is_over();
         let mut guards = Vec::with_capacity(tried.len());
         let mut kinds = Vec::with_capacity(tried.len());
         for (index, tried) in tried.into_iter().enumerate() {
@@ -245,6 +245,10 @@ impl Acquiring {
             return Err(about(lock, Error::new(ErrorKind::TimedOut, message)));
         }
         lock.wait(WaitLimit::Rest(rest)).await
+    }
+
+    fn is_over(&self) -> bool {
+        self.deadline.is_some_and(|deadline| deadline <= Instant::now())
     }
 
     fn unanswered(&self, lock: &Lock) -> Error {

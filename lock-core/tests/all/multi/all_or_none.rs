@@ -292,6 +292,23 @@ async fn starting_over_ends_with_the_limit() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_loss_at_the_end_of_the_limit_is_no_outage() {
+    let (backend, locks) = scripted();
+    backend.server().hold_elsewhere("b", seconds(600)).unwrap();
+    let began = Instant::now();
+    // Never renewed: lost after 9,990 ms, which is less than a pause before the limit.
+    let short = locks.lock("a").ttl(Duration::from_millis(11_100)).fixed_lease();
+    let all = tokio::spawn(acquire_all_within([short, locks.lock("b")], seconds(10)));
+    sleep(seconds(5)).await;
+    backend.next(Request::Acquire, [Answer::DoAfter(seconds(1)); 4]);
+    let error = all.await.unwrap().unwrap_err();
+    assert_eq!((error.kind(), began.elapsed()), (ErrorKind::TimedOut, seconds(10)));
+    backend.clear();
+    locks.shutdown().await.unwrap();
+    assert!(!backend.is_held("a").await);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_name_twice_is_misconfigured() {
     let (backend, locks) = scripted();
     let error = acquire_all([
