@@ -131,8 +131,8 @@ impl Locker {
     }
 
     /// Connects to the server. Checks that the backend can keep locks with this locker's TTL and label, and that the server keeps
-    /// what is [required](Self::require). Optional: the first acquire connects and checks as well. A TTL that was not chosen by
-    /// [`with_ttl`](Self::with_ttl) is checked by
+    /// what is [required](Self::require). Optional: the first acquire connects and checks as well; but only this compares the nodes of a
+    /// quorum, with each other and with those of other processes. A TTL that was not chosen by [`with_ttl`](Self::with_ttl) is checked by
     /// the acquires alone, so that you may choose it after connecting.
     ///
     /// As long as no connection was ever made, an acquire that cannot connect fails. After the first connection, acquires

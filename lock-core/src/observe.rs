@@ -434,8 +434,9 @@ impl HoldTimer {
 }
 
 impl Drop for HoldTimer {
-    /// Of a release that its runtime did not end.
+    /// Of a release that its runtime did not end or begin.
     fn drop(&mut self) {
+        self.let_go();
         self.released();
     }
 }

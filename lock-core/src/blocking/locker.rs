@@ -147,8 +147,8 @@ impl Locker {
         self.0.capabilities()
     }
 
-    /// Connects to the server, and checks the settings: see [`Locker::connect`](crate::Locker::connect). Optional: the
-    /// first acquire connects and checks as well.
+    /// Connects to the server, and checks the settings: see [`Locker::connect`](crate::Locker::connect). Optional, but for a
+    /// quorum: the first acquire connects and checks as well.
     ///
     /// # Errors
     /// Those of [`Locker::connect`](crate::Locker::connect).

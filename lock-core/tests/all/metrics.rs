@@ -203,6 +203,21 @@ fn a_hold_that_ends_in_an_outage_after_its_guard_is_not_counted_as_lost() {
 }
 
 #[test]
+fn a_hold_that_is_lost_after_its_runtime_is_not_counted_as_held() {
+    let measured = measured_by(|| {
+        let server = Scripted::default();
+        let locks = Locker::new(server.clone());
+        let guard = runtime().block_on(locks.lock("a").acquire()).unwrap();
+        server.last_request().lease().lose(LostCause::Disconnected);
+        guard.check().unwrap_err();
+    });
+    let holds = measured
+        .into_iter()
+        .find(|(key, _)| key.key().name() == "polylock_holds");
+    assert_eq!(holds.unwrap().1, DebugValue::Gauge(0.0.into()));
+}
+
+#[test]
 fn a_loss_that_the_backend_reports_in_time_is_counted_after_an_outage() {
     let (counts, text) = ended_in_an_outage(Some(Duration::from_secs(1)));
     let expected = [("lost".to_owned(), 1), ("loss disconnected".to_owned(), 1)];
