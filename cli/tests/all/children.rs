@@ -4,7 +4,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use testbed::steady::blocking::eventually;
 
-use crate::support::{Running, read_to_end, receives, redis, with_signals};
+use crate::support::{Left, Running, read_to_end, receives, redis, with_signals};
 
 /// A process that left the command's group and session, and whose parent has ended.
 const DAEMON: &str = "(setsid sh -c 'echo daemon; exec sleep 1000' &)";
@@ -85,10 +85,9 @@ async fn it_may_be_left_running() {
         "sh -c 'echo $$; exec sleep 1000' 2>/dev/null & exit 3",
     ];
     let (ended, output) = Running::start(&server.url(), &line).end_alone();
+    let left = Left(pid(&receives("its number", &output)));
     assert_eq!(ended.code, Some(3), "{ended:?}");
-    let left = pid(&receives("its number", &output));
-    // It runs: nobody has ended it.
-    kill_process(left, Signal::KILL).expect("it runs");
+    assert!(left.end(), "somebody has ended it");
     read_to_end(&output);
 }
 
@@ -110,11 +109,11 @@ async fn children_that_are_not_the_command_s_are_reaped_and_left() {
         .env("POLYLOCK_URL", server.url())
         .env("POLYLOCK", env!("CARGO_BIN_EXE_polylock"));
     let mut running = Running::spawn(&mut shell);
-    let orphan = pid(&running.line());
+    let orphan = Left(pid(&running.line()));
     let polylock = running.pid();
     eventually("the guard and the orphan are its only children", || {
         let children = children(polylock);
-        children.len() == 2 && children.contains(&orphan)
+        children.len() == 2 && children.contains(&orphan.0)
     });
     running.write("x\n");
     let ended = running.end();
@@ -125,7 +124,7 @@ async fn children_that_are_not_the_command_s_are_reaped_and_left() {
         ended.messages
     );
     assert!(!ended.messages.contains("not released"), "{}", ended.messages);
-    kill_process(orphan, Signal::KILL).expect("nobody has ended it");
+    assert!(orphan.end(), "somebody has ended it");
 }
 
 /// Those of its only thread that starts any.

@@ -2,7 +2,7 @@
 
 use rustix::process::Signal;
 
-use crate::support::{Running, redis, run};
+use crate::support::{Running, redis, run, with_signals};
 
 #[test]
 fn while_connecting_they_end_it() {
@@ -146,8 +146,8 @@ async fn a_signal_that_is_ignored_stays_ignored() {
     let server = redis().await;
     let program = env!("CARGO_BIN_EXE_polylock");
     let text = format!("trap '' HUP; exec {program} run --lock a --shell 'echo started; cat'");
-    let mut shell = std::process::Command::new("sh");
-    let mut running = Running::spawn(shell.args(["-c", &text]).env("POLYLOCK_URL", server.url()));
+    let mut shell = with_signals();
+    let mut running = Running::spawn(shell.args(["sh", "-c", &text]).env("POLYLOCK_URL", server.url()));
     running.wait_for("started");
     running.signal(Signal::HUP);
     running.close_input();

@@ -1,6 +1,7 @@
 //! Processes that tests start. They end with the test: if `polylock run` is killed, its command is.
 
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 
@@ -22,11 +23,30 @@ pub(crate) fn command(url: &str, arguments: &[&str]) -> Command {
 }
 
 /// Becomes the program that is its next argument, with no signal ignored: whoever runs the tests in the background may ignore
-/// SIGINT, and `polylock` heeds that.
+/// SIGINT, and `polylock` heeds that. It is killed when the thread of the test ends, however that ends.
 pub(crate) fn with_signals() -> Command {
-    let mut command = Command::new("env");
-    command.arg("--default-signal");
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL", "env", "--default-signal"]);
     command
+}
+
+/// A process that nobody but the test ends.
+pub(crate) struct Left(pub(crate) Pid);
+
+impl Left {
+    /// Ends it, and returns whether it still ran.
+    pub(crate) fn end(self) -> bool {
+        let ran = kill_process(self.0, Signal::KILL).is_ok();
+        std::mem::forget(self);
+        ran
+    }
+}
+
+impl Drop for Left {
+    fn drop(&mut self) {
+        // It fails if it has ended.
+        let _ = kill_process(self.0, Signal::KILL);
+    }
 }
 
 /// A running `polylock`, whose outputs are read line by line.
@@ -57,8 +77,11 @@ impl Running {
         running
     }
 
+    /// In a group of its own: a group that has no parent outside gets SIGHUP as soon as one of its processes is stopped, and another one
+    /// ends whose parent is outside.
     pub(crate) fn spawn(command: &mut Command) -> Self {
         let command = command
+            .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
