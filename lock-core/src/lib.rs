@@ -12,7 +12,8 @@
 //!
 //! # What is promised
 //! These promises hold as long as the server keeps what it acknowledged, its clock is not stepped, clocks run within 5 %
-//! of each other, and nobody else ends the hold:
+//! of each other, and nobody else ends the hold. Where a hold is a connection (row locks in MySQL, sessions of PostgreSQL), that
+//! connection must not break either:
 //!
 //! - **Exclusion.** At most one guard per name reports itself as held. The guard counts by the local monotonic clock, from
 //!   before the request was sent, less a tenth of the TTL. Nothing shortens a hold at the server.
@@ -46,7 +47,7 @@
 //!   if the monotonic clock runs meanwhile; on macOS it stops. A virtual machine cannot detect that its host paused
 //!   it. The time limit of an acquire does not include suspended time.
 //!
-//! Outside those conditions (a Redis that lost data, a stepped clock, a killed connection under a row lock) only the
+//! Outside those conditions (a Redis that lost data, a stepped clock, a broken connection under a row lock) only the
 //! fencing token protects. Each backend's page says what can end a hold there, and how soon a guard learns of it.
 //!
 #![doc = include_str!("events.md")]

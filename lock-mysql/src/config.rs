@@ -148,7 +148,7 @@ impl MySqlConfig {
     }
 
     /// Connects over TLS alone, and verifies the server's certificate. The driver also trusts the public authorities of
-    /// Mozilla's list, if [`Tls::with_ca`] names another. Defaults to TLS without verification if the server has it, which protects
+    /// Mozilla's list, even if [`Tls::with_ca`] names another. Defaults to TLS without verification if the server has it, which protects
     /// from no attacker who can change what is sent.
     ///
     /// ```

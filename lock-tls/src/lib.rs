@@ -30,8 +30,8 @@ mod stream;
 
 /// The certificates of TLS: those that a connection trusts, and the client's own.
 ///
-/// The server's certificate is always verified: its issuer, its dates, and that it is for the host in the configuration, which
-/// may be an IP address.
+/// A connection with these settings verifies the server's certificate: its issuer, its dates, and that it is for the host in the
+/// configuration, which may be an IP address.
 ///
 /// ```
 /// use lock_tls::Tls;
@@ -49,7 +49,8 @@ impl Tls {
         Self::default()
     }
 
-    /// Trusts the authorities in this PEM file, and no others. Defaults to those of the operating system.
+    /// Trusts the authorities in this PEM file, and no others. Defaults to those of the operating system. MySQL's driver also trusts
+    /// the public authorities of Mozilla's list, in both cases.
     ///
     /// The file is read for each new connection, so that it may be replaced while the program runs.
     #[must_use]

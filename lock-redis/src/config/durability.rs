@@ -23,8 +23,10 @@ impl RedisConfig {
     /// A fail-over then keeps every granted lock **if the replica that is promoted is one of those that acknowledged it**. That is
     /// certain only if the number is that of *all* replicas that may be promoted: 1 with one replica, 2 with two. With fewer, a
     /// replica that never had the lock may be promoted, and the lock is granted twice. With all of them, no lock is granted while
-    /// one replica is away: [`with_restart_delay`](Self::with_restart_delay) protects without that price. This does not protect
-    /// from a former master that is cut off and still serves clients beside it: set `min-replicas-to-write` there.
+    /// one replica is away: [`with_restart_delay`](Self::with_restart_delay) protects without that price.
+    ///
+    /// With all of them, a former master that is cut off and still serves clients grants nothing once its replicas follow the new
+    /// one. With fewer, it may: set `min-replicas-to-write` there. In a Redis Cluster no test cuts off a master.
     ///
     /// The user needs `+wait` and `+info`, which [`acl_rules`](Self::acl_rules) lists then.
     #[must_use]
