@@ -21,7 +21,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let minimum = Duration::from_secs(minimum);
     let locks = polylock::connect(&url).await?;
 
-    // All but row locks in MySQL keep the name after the release, even if this process ends.
+    // All servers but MySQL's row locks and PostgreSQL's sessions keep the name after the release, even if this process ends.
     let server_keeps_it = locks.capabilities().minimum_hold;
     let mut lock = locks.lock("jobs/nightly-report");
     if server_keeps_it {
@@ -36,7 +36,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     guard.run(job()).await?;
     println!("this host ran the job");
     if !server_keeps_it {
-        // A row lock ends with its release: this process keeps it for the minimum time. If the process dies before that,
+        // There a lock ends with its release: this process keeps it for the minimum time. If the process dies before that,
         // a host whose clock is behind runs the job again.
         guard.run(sleep_until(started + minimum)).await?;
     }

@@ -222,8 +222,8 @@ impl Lock {
     ///
     /// # Errors
     /// [`ErrorKind::Unavailable`] if no connection to the server was ever made. Otherwise errors that waiting cannot cure:
-    /// [`ErrorKind::Denied`], [`ErrorKind::Misconfigured`], [`ErrorKind::InvalidName`], [`ErrorKind::Unsupported`] and
-    /// [`ErrorKind::ShutDown`].
+    /// [`ErrorKind::Denied`], [`ErrorKind::Misconfigured`], [`ErrorKind::InvalidName`], [`ErrorKind::Unsupported`],
+    /// [`ErrorKind::ShutDown`], and [`ErrorKind::Unexpected`] if the server or the backend breaks the protocol.
     ///
     /// # Cancel safety
     /// If it is dropped, what was sent is undone in the background. [`Locker::shutdown`] waits for that.
@@ -248,7 +248,7 @@ impl Lock {
     /// - [`ErrorKind::TimedOut`] if the server last answered that the lock is taken. [`Error::holder`] is the holder's label,
     ///   if known.
     /// - [`ErrorKind::Unavailable`] if the last attempt failed or was not answered, or if the connection over which it waits
-    ///   is down. The cause is the source.
+    ///   is down. [`Error::cause`] says why.
     /// - The errors of [`acquire`](Self::acquire).
     ///
     /// A web service answers 409 to the first and 503 to the second.

@@ -6,7 +6,8 @@ use std::fmt;
 use crate::error::{Error, ErrorKind};
 use crate::token::FencingToken;
 
-/// Why a fence rejects a token: a newer one has entered. The source of an [`Error`] of the kind [`ErrorKind::Lost`].
+/// Why a fence rejects a token: a newer one has entered. The [cause](Error::cause) of an [`Error`] of the kind
+/// [`ErrorKind::Lost`].
 ///
 /// The fences are in the crates of the backends, for resources that are stored in their servers.
 ///

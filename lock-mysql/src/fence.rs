@@ -111,9 +111,9 @@ impl Fence {
     /// # Errors
     /// Roll back after any error, and never enter again on the same transaction. After a deadlock the server has ended it, and
     /// commits each later statement at once: an entry would return `Ok` and protect nothing.
-    /// - [`Lost`](lock_core::ErrorKind::Lost) with the source [`Stale`](lock_core::Stale) when a newer token has entered.
-    /// - [`Misconfigured`](lock_core::ErrorKind::Misconfigured) with the source [`ReadBeforeEnter`], retryable, when this
-    ///   transaction has read before, and its snapshot lacks what another holder wrote since. Without that source if the table is
+    /// - [`Lost`](lock_core::ErrorKind::Lost) with the [cause](Error::cause) [`Stale`](lock_core::Stale) when a newer token has entered.
+    /// - [`Misconfigured`](lock_core::ErrorKind::Misconfigured) with the cause [`ReadBeforeEnter`], retryable, when this
+    ///   transaction has read before, and its snapshot lacks what another holder wrote since. Without that cause if the table is
     ///   missing, or if the transaction is `READ ONLY`.
     /// - [`Unavailable`](lock_core::ErrorKind::Unavailable) when another transaction kept the fence for longer than
     ///   `innodb_lock_wait_timeout`, after a deadlock, or when the connection broke: run the transaction again.

@@ -117,7 +117,7 @@ impl Fence {
     ///
     /// # Errors
     /// Roll back after any error.
-    /// - [`ErrorKind::Lost`] with the source [`Stale`] when a newer token has entered.
+    /// - [`ErrorKind::Lost`] with the [cause](Error::cause) [`Stale`] when a newer token has entered.
     /// - [`ErrorKind::Unavailable`] when another transaction kept the fence for longer than `lock_timeout` or `statement_timeout`,
     ///   after a deadlock, when another holder entered since the snapshot of a `REPEATABLE READ` or `SERIALIZABLE` transaction, or
     ///   when the connection broke: run the transaction again.

@@ -45,8 +45,8 @@
 //! - **A silent node** costs at most the [patience](QuorumConfig::with_patience), once. A waiter in its queue notices after its
 //!   own patience and another one. After that the node is asked last for half a TTL, 15 s at most. A node that is slower than
 //!   the others by far is not waited for, unless it is the anchor of a contended name.
-//! - **A sick client stops nobody.** If a majority is silent for a client, it gives its votes back after the patience, and asks
-//!   the silent nodes first from then on.
+//! - **A client that cannot reach a majority delays no other client.** If a majority is silent for it, it gives its votes back after the
+//!   patience, and asks the silent nodes first from then on.
 //! - **A waiter looks at all nodes** after its patience, then less often. If the vote of its anchor is of a holder without a
 //!   majority, it goes on without the anchor.
 //! - **Renewal** renews all votes at once, and asks for new votes at nodes that forgot theirs, or never voted. It displaces
@@ -74,8 +74,9 @@
 //!
 //! # Limits
 //! Holds are exclusive or [shared](lock_core::RwLock). Semaphores above 1 are refused: each node counts only the permits that it
-//! gave, and two majorities may admit more than the limit. There are no upgradable holds, no passes within a process and no
-//! strict order of waiters: the order ends when the anchor does.
+//! gave, and two majorities may admit more than the limit. There are no upgradable holds, no
+//! [downgrade](lock_core::Guard::downgrade), no passes within a process and no strict order of waiters: the order ends when the anchor
+//! does.
 //!
 //! [`Locker::list`](lock_core::Locker::list) and [`Locker::revoke`](lock_core::Locker::revoke) are `Unsupported`:
 //! - A name is held if a majority votes for one holder. A list of one node shows single votes, and a page of several nodes would have to go

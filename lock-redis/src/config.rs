@@ -91,8 +91,10 @@ impl RedisConfig {
         Self::at(ConnectionAddr::Unix(path.as_ref().into()))
     }
 
-    /// The server, credentials and database of a client of the driver, but not its settings of TCP and TLS and its protocol
-    /// version: for TLS, call `with_tls`.
+    /// The server, credentials and database of a client of the driver, but not its settings of TCP and its protocol version.
+    ///
+    /// With the feature `tls`, a client of `rediss://` gives a configuration with TLS that trusts the authorities of the operating
+    /// system. The client's own authorities and certificate are not taken: name them by `with_tls`.
     ///
     /// A connection of the driver cannot be shared: to keep an ended holder id from coming back, the backend has to know
     /// which request went over which connection.

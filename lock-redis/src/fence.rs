@@ -111,7 +111,7 @@ impl<C: ConnectionLike + Clone> Fence<C> {
     /// enter again.
     ///
     /// # Errors
-    /// [`ErrorKind::Lost`] with the source [`Stale`] when a newer token has entered. After any other error this one may
+    /// [`ErrorKind::Lost`] with the [cause](Error::cause) [`Stale`] when a newer token has entered. After any other error this one may
     /// have entered.
     ///
     /// # Cancel safety
@@ -128,7 +128,7 @@ impl<C: ConnectionLike + Clone> Fence<C> {
     /// update of both could be lost.
     ///
     /// # Errors
-    /// [`ErrorKind::Lost`] with the source [`Stale`] when a newer writer has entered. After any other error this token may
+    /// [`ErrorKind::Lost`] with the [cause](Error::cause) [`Stale`] when a newer writer has entered. After any other error this token may
     /// have entered.
     ///
     /// # Cancel safety
@@ -199,7 +199,7 @@ impl<C: ConnectionLike + Clone> Fenced<C> {
     /// list.
     ///
     /// # Errors
-    /// [`ErrorKind::Lost`] with the source [`Stale`] when a newer token has entered: nothing was done.
+    /// [`ErrorKind::Lost`] with the [cause](Error::cause) [`Stale`] when a newer token has entered: nothing was done.
     /// [`ErrorKind::Unsupported`] for a command of more than 7998 parts, its name included, which is the limit of a script,
     /// and for one with a cursor: nothing was sent. `Unsupported` also for a reader's command that writes: nothing was done.
     /// After [`ErrorKind::Unavailable`] the outcome is unknown.

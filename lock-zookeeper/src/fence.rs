@@ -101,7 +101,7 @@ impl<'a> Fence<'a> {
     /// its server lags behind.
     ///
     /// # Errors
-    /// - [`ErrorKind::Lost`] with the source [`Stale`] when a newer token has entered.
+    /// - [`ErrorKind::Lost`] with the [cause](Error::cause) [`Stale`] when a newer token has entered.
     /// - [`ErrorKind::Misconfigured`] if the resource's parent is missing, or the fence's node has other data.
     /// - After any other error this token may have entered.
     ///
@@ -233,8 +233,8 @@ impl Fenced<'_> {
     /// Reads the data of another node that this fence protects as well. One round trip.
     ///
     /// # Errors
-    /// - [`ErrorKind::Lost`] with the source [`Stale`] when a newer token has entered.
-    /// - [`ErrorKind::Unexpected`] with the driver's error as its source, such as `NoNode`, if the server rejects the read.
+    /// - [`ErrorKind::Lost`] with the [cause](Error::cause) [`Stale`] when a newer token has entered.
+    /// - [`ErrorKind::Unexpected`] with the driver's error as its [cause](Error::cause), such as `NoNode`, if the server rejects the read.
     ///
     /// # Cancel safety
     /// May be dropped at any point.
@@ -251,7 +251,7 @@ impl Fenced<'_> {
     /// returns `Ok`. One round trip.
     ///
     /// # Errors
-    /// [`ErrorKind::Lost`] with the source [`Stale`] when a newer token has entered.
+    /// [`ErrorKind::Lost`] with the [cause](Error::cause) [`Stale`] when a newer token has entered.
     ///
     /// # Cancel safety
     /// May be dropped at any point.
@@ -296,8 +296,8 @@ impl Fenced<'_> {
     /// ```
     ///
     /// # Errors
-    /// - [`ErrorKind::Lost`] with the source [`Stale`] when a newer token has entered. Nothing was done.
-    /// - [`ErrorKind::Unexpected`] with the driver's error as its source if the server rejects an operation. Nothing was done.
+    /// - [`ErrorKind::Lost`] with the [cause](Error::cause) [`Stale`] when a newer token has entered. Nothing was done.
+    /// - [`ErrorKind::Unexpected`] with the driver's error as its [cause](Error::cause) if the server rejects an operation. Nothing was done.
     /// - [`ErrorKind::Unsupported`] for a [reader](Fence::enter_shared). Nothing was sent.
     /// - After [`ErrorKind::Unavailable`] the outcome is unknown.
     ///

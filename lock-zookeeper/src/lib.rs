@@ -39,7 +39,7 @@
 //!   attempt at a server that does not answer at all lasts 0.55 session timeouts. A server that is just starting leaves some
 //!   connections without an answer (seen with 3.8.0), so a hold may be suspect for as long after a restart.
 //! - **Outages differ from contention.** A request that cannot be sent or is not answered fails as
-//!   [`Unavailable`](lock_core::ErrorKind::Unavailable), with the reason as its source.
+//!   [`Unavailable`](lock_core::ErrorKind::Unavailable), with the reason as its [cause](lock_core::Error::cause).
 //!
 //! # Modes
 //! A name is held exclusively, by [readers](lock_core::Locker::rw_lock), or by [permits](lock_core::Locker::semaphore). All of them
