@@ -30,15 +30,15 @@
 //!
 //! # What a call costs
 //! A call switches between two threads twice: to polylock's thread and back. On Redis, pairs of an acquire and a release in a second,
-//! where each thread or task has a name of its own (medians of a quick run on a quiet machine with two cores, which the server shares;
-//! release build, 2026-11-24):
+//! where each thread or task has a name of its own (medians on a machine with two cores, which the server shares; release build,
+//! 2026-11-29):
 //!
 //! | | this API | async | redis-py | Redisson |
 //! |---|---|---|---|---|
-//! | 1 thread or task | 6,402 | 13,283 | 7,651 | 4,115 |
-//! | 16 threads or tasks | 26,445 | 34,421 | 2,973 | 8,689 |
+//! | 1 thread or task | 3,539 | 4,903 | 2,878 | 3,439 |
+//! | 16 threads or tasks | 23,165 | 36,339 | 2,768 | 12,134 |
 //!
-//! So a pair of one thread took 156 µs, and 75 µs with async: 40 µs more for each of its two calls. [`Guard::check`] and the others
+//! So a pair of one thread took 283 µs, and 204 µs with async: 39 µs more for each of its two calls. [`Guard::check`] and the others
 //! that do no I/O switch no threads. The workloads are `blocking-1` and `blocking-16` of the
 //! [benchmarks](https://github.com/polylock/polylock/blob/main/docs/benchmarks.md).
 //!

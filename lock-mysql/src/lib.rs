@@ -45,7 +45,7 @@
 //!   transactions are read-only by default.
 //!
 //! # For DBAs
-//! What 1,000 idle holds with a TTL of 30 s cost a MySQL 9, measured in one process over TLS, each second:
+//! What 1,000 idle holds with a TTL of 30 s cost a MySQL 9 each second, measured in one process over TLS on 2026-11-24:
 //!
 //! | | statements | sent to clients | commits | redo log | binary log | CPU of one core |
 //! |---|---|---|---|---|---|---|

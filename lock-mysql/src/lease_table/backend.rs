@@ -50,15 +50,16 @@ use crate::protocol::list_page;
 /// for permits, with a statement of its own.
 ///
 /// # Cost
-/// An acquire and its release are two durable `UPDATE`s of one row. On MariaDB 10.11, with `innodb_flush_log_at_trx_commit=1` and
-/// the server on the same machine of two busy cores, they take 90 to 95 µs, where two bare `UPDATE`s that write three columns
-/// of a smaller row take 60 to 80 µs: 34 µs of it are round trips. The rest comes from these parts:
+/// An acquire and its release are two durable `UPDATE`s of one row. On 2026-11-22, on MariaDB 10.11 with
+/// `innodb_flush_log_at_trx_commit=1` and the server on the same machine of two busy cores, they took 90 to 95 µs, where two bare
+/// `UPDATE`s that write three columns of a smaller row took 60 to 80 µs: 34 µs of it were round trips. The rest came from these parts:
 /// - 8 to 13 µs, the acquire: it writes six columns, which all have a meaning, and compares with the clock.
 /// - 6 to 10 µs, the release: it compares with the clock, and looks for a waiter.
 /// - 5 to 18 µs, this process: each connection has a task of its own, so that a caller that leaves breaks none.
 ///
-/// So one task that is alone reaches 0.63 to 0.79 of the bare rate. Many tasks share round trips: 16 reached 1.75, and 64 reached
-/// 1.03 of the rate of as many bare connections. Where a commit waits for a disk, all of this matters less.
+/// In [the benchmarks](https://github.com/polylock/polylock/blob/main/docs/benchmarks.md) of 2026-11-29, one task reached 0.74 of the rate of
+/// two bare `UPDATE`s, and 16 tasks 0.62 of that of 16 bare connections. 64 tasks reached 1.94 of that of 64: tasks share round trips.
+/// Where a commit waits for a disk, the parts above matter less.
 ///
 /// # What ends a hold
 /// - Its release, or its TTL if nobody renews it: also if its process ends.

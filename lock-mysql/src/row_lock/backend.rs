@@ -114,7 +114,7 @@ const PASS_CONFIRMED_WITHIN: Duration = Duration::from_millis(50);
 ///   come. Dump with `--single-transaction`, or leave the lock tables out (`--ignore-table`): a restored row is worth nothing.
 /// - Each hold is one transaction that is open for as long as the hold lasts: alarms for long transactions fire. It keeps little of
 ///   the history, since it reads uncommitted rows: 197 entries after 20,000 updates elsewhere. 1,000 holds took 450 MB of a
-///   MySQL 9 and 149 statements a second at a ttl of 30 s, and wrote nothing to the binary log.
+///   MySQL 9 and 102 statements a second at a ttl of 30 s, and wrote nothing to the binary log: see [the crate's page](crate#for-dbas).
 /// - In the process list, holds are asleep and waiters are executing a `SELECT .. FOR UPDATE`, with names in hexadecimal digits. In the table, a
 ///   plain `SELECT` shows the previous holder; one at `READ UNCOMMITTED` shows who holds the name.
 ///

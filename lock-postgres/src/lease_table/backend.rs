@@ -59,8 +59,8 @@ use crate::protocol::answers::status;
 /// - While a synchronous standby does not answer, each request that is given up leaves a connection at the server until the standby is
 ///   back: one every five seconds for each process.
 /// - Before PostgreSQL 19, each `NOTIFY` wakes all sessions of the database that listen. So a process listens only while it waits, and
-///   a hand-over takes the longer the more processes wait in one database: 0.9 ms with 2 processes, 1.7 ms with 16, 4.5 ms with 128 (medians
-///   in docs/benchmarks.md).
+///   a hand-off takes the longer the more processes wait in one database: 0.7 ms with 2 clients, 1.6 ms with 16, 3.0 ms with 128 (medians
+///   of [the benchmarks](https://github.com/polylock/polylock/blob/main/docs/benchmarks.md), 2026-11-29).
 /// - A transaction that stays open for minutes keeps the server from removing dead versions of rows, in all tables. A name that is
 ///   taken a thousand times a second is then served slower and slower, until that transaction ends.
 /// - The row of a name that nobody has and that nobody was granted for seven days is deleted in the background, if the user has the permission `DELETE`. See
