@@ -189,9 +189,10 @@ impl Config {
     /// May be dropped at any point: some tables are then made. Call it again.
     ///
     /// # Examples
-    /// ```no_run
-    /// # async fn example() -> Result<(), polylock::Error> {
-    /// polylock::Config::new("postgres://admin:secret@db/shop?schema=locks").migrate().await?;
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), polylock::Error> {
+    /// let url = "memory:"; // in a deployment: "postgres://admin:secret@db/shop?schema=locks"
+    /// polylock::Config::new(url).migrate().await?;
     /// # Ok(()) }
     /// ```
     pub async fn migrate(&self) -> Result<()> {

@@ -10,8 +10,8 @@ pub use lock_core::backend::{Mode, Permits};
 pub use lock_core::{
     CredentialSource, Credentials, Election, ElectionState, Ended, Error, ErrorKind, FencingToken, Guarantee, Guard,
     HoldState, Leader, Lock, LockName, LockOptions, Locker, Lost, LostCause, MemoryBackend, MultiGuard, Observer,
-    ReentryKey, Release, Result, RwLock, Semaphore, Stale, Term, UpgradableGuard, UpgradableLock, Verdict, Watch,
-    acquire_all, acquire_all_within, backend, try_acquire_all,
+    OwnHold, ReentryKey, Release, Result, RwLock, Semaphore, Stale, Term, UpgradableGuard, UpgradableLock, Verdict,
+    Watch, acquire_all, acquire_all_within, backend, try_acquire_all,
 };
 
 #[cfg(any(feature = "tls", feature = "zookeeper-tls"))]
@@ -71,7 +71,7 @@ pub mod quorum {
 pub mod mysql {
     pub use lock_mysql::{
         Checks, Fence, LeaseTableBackend, MySqlConfig, NewValues, OptimisticLock, ReadBeforeEnter, RowLockBackend,
-        Strategy, UpdateError, backend, schema,
+        Strategy, Tls, UpdateError, backend, schema,
     };
 }
 
@@ -84,8 +84,8 @@ pub mod mysql {
 #[cfg_attr(docsrs, doc(cfg(feature = "postgres")))]
 pub mod postgres {
     pub use lock_postgres::{
-        Checks, Fence, KEY_OF, LeaseTableBackend, Pooler, PostgresConfig, SessionBackend, Strategy, backend, lock_in,
-        schema, try_lock_in,
+        Checks, Fence, KEY_OF, LeaseTableBackend, Pooler, PostgresConfig, SessionBackend, Strategy, Tls, backend,
+        lock_in, schema, try_lock_in,
     };
 }
 
@@ -96,5 +96,7 @@ pub mod postgres {
 #[cfg(feature = "zookeeper")]
 #[cfg_attr(docsrs, doc(cfg(feature = "zookeeper")))]
 pub mod zookeeper {
-    pub use lock_zookeeper::{Fence, Fenced, ZooKeeperBackend, ZooKeeperConfig};
+    pub use lock_zookeeper::{
+        ConnectionState, Fence, Fenced, HeartbeatKind, StateWatch, ZooKeeperBackend, ZooKeeperConfig,
+    };
 }

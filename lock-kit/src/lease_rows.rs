@@ -56,6 +56,10 @@ pub trait LeaseRows: Send + Sync + 'static {
 
     /// Renews a hold in one of the two tables, and waits for no row that is locked for long. Waits for an answer for as long as
     /// the caller does.
+    ///
+    /// # Errors
+    /// If the outcome is unknown, or if the server rejects the request. A row that stays locked is [`Renewed::Locked`], and a hold that is gone
+    /// is [`Renewed::Lost`].
     fn renew(
         self: &Arc<Self>,
         held: &Held,
@@ -64,6 +68,9 @@ pub trait LeaseRows: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Renewed>> + Send;
 
     /// Ends a hold, and retires its holder id. Returns whether it was there. `may_share`: it may be in either table.
+    ///
+    /// # Errors
+    /// If the outcome is unknown, or if the server rejects the request.
     fn release(
         self: &Arc<Self>,
         held: &Held,
@@ -72,9 +79,15 @@ pub trait LeaseRows: Send + Sync + 'static {
     ) -> impl Future<Output = Result<bool>> + Send;
 
     /// Makes an exclusive hold a reader's. Repeated, it renews. Returns when that was sent; `None` if the hold was not there.
+    ///
+    /// # Errors
+    /// If the outcome is unknown, or if the server rejects the request. The hold may then be in either table.
     fn downgrade(self: &Arc<Self>, held: &Held, ttl: Duration) -> impl Future<Output = Result<Option<SentAt>>> + Send;
 
     /// Raises the name's last token to at least this one, if the hold is in this table. Returns whether it is.
+    ///
+    /// # Errors
+    /// If the outcome is unknown, or if the server rejects the request.
     fn raise(
         self: &Arc<Self>,
         held: &Held,
