@@ -16,8 +16,8 @@ pub(crate) use self::required::Required;
 
 /// A guarantee that a lock server may keep, and that an application may [require](crate::Locker::require).
 ///
-/// The first variants are events that a hold survives: nobody else is granted its name while its holder may still
-/// believe in it. They depend on the server and its settings. The other variants are features of the backend. If one is
+/// The first variants are events that a hold survives: nobody else is granted its name while it still counts as held.
+/// They depend on the server and its settings. The other variants are features of the backend. If one is
 /// missing, the locker reports that at start, and not at the first use.
 ///
 /// Displays as its id, such as `server-crash` or `ttl:1s`, and is parsed from that: in URLs and configuration files.

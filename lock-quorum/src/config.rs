@@ -54,7 +54,7 @@ impl QuorumConfig {
     }
 
     /// States for how long each node gives no fresh vote after it may have lost data. A TTL must not be longer: otherwise a
-    /// node that was restarted without data votes again while a hold that it forgot is still believed in. Not stated by
+    /// node that was restarted without data votes again while a hold that it forgot still counts as held. Not stated by
     /// default, nor by zero; then nothing limits the TTL.
     #[must_use]
     pub fn with_restart_delay(mut self, delay: Duration) -> Self {

@@ -66,7 +66,7 @@
 //!   the dates of the nodes differ by less than that delay.
 //! - A process that is paused for longer than its lease may act before it notices. As with any lock service, only the fencing
 //!   token protects then.
-//! - Clocks that run more than 5 % apart end votes earlier or later than believed.
+//! - Clocks that run more than 5 % apart end votes at the servers earlier or later than their holders count.
 //! - Processes whose lists differ by more than one node. Then two majorities need not meet. The order of the list does not matter.
 //!   When a process connects, it leaves a mark at each node, a hold of a reserved name, and is refused as
 //!   [misconfigured](lock_core::ErrorKind::Misconfigured) if the mark of another one says that the two lists, or the two restart

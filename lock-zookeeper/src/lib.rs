@@ -19,7 +19,7 @@
 //!   the leases from before an *earlier* one was sent: one that was answered at least a quarter of the session timeout
 //!   before this one was sent, which is half a tick or more. On a standalone server, an answer renews them from before
 //!   its own heartbeat was sent. A leader that is cut off from its quorum answers a `sync` until it steps down. Then two
-//!   clients may believe in their holds for up to `syncLimit` ticks, and only the fencing token protects. This takes
+//!   clients may count as holders for up to `syncLimit` ticks, and only the fencing token protects. This takes
 //!   followers that elect another leader sooner than that, for example because both were restarted: measured up to 8 s, with
 //!   `syncLimit` times `tickTime` at 10 s. With `heartbeat=write` such a leader answers no heartbeat, and the first hold was
 //!   lost 2 s before the next grant, see [`HeartbeatKind`].
@@ -188,7 +188,7 @@
 //! - These two and `tickTime`, from which they follow by default, the same on all servers of an ensemble, and changed only while no locks
 //!   are held. A server grants the timeout anew at each reconnect, and counts by it from then on. If it is another one than before, the
 //!   session is ended at once, and its holds are lost. If the answer to such a reconnect gets lost, the client does not know: with a
-//!   shorter timeout, two clients may believe in their holds until it reconnects, and only the fencing token protects.
+//!   shorter timeout, two clients may count as holders until it reconnects, and only the fencing token protects.
 //! - `maxClientCnxns` (60 for each address by default) above the number of sessions of one machine: one, four or up to
 //!   `sessions` for each process, see the limits. Each has one connection, and for a moment a second one, to ask what
 //!   kind of server there is.

@@ -102,7 +102,7 @@ impl fmt::Display for Verdict {
         }
         if self.gaps.overlap > 0 {
             let overlap = clock::millis(self.gaps.overlap);
-            writeln!(f, "two believed at once for {overlap:.0} ms at most")?;
+            writeln!(f, "two counted as held at once for {overlap:.0} ms at most")?;
         }
         write!(f, "FAULTS")?;
         for (fault, sent, struck) in &self.faults {

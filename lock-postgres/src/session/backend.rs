@@ -65,8 +65,8 @@ const PASS_CONFIRMED_WITHIN: Duration = Duration::from_millis(50);
 ///   heartbeats, and its holds end with the session timeout.
 ///
 /// If the server ends a session while the client is cut off and its connection stays open, the name is free at once, and the client
-/// counts on the hold until its lease ends: 0.9 session timeouts after the last answered heartbeat was sent. No more than that passes, as it
-/// believes no hold without an answer. Until then only [fencing](crate::Fence) protects the resource. This happens:
+/// counts on the hold until its lease ends: 0.9 session timeouts after the last answered heartbeat was sent. No more than that passes, as no
+/// hold counts without an answer. Until then only [fencing](crate::Fence) protects the resource. This happens:
 /// - when the server is started anew or a standby is promoted: a server does not grant anything for the
 ///   [restart delay](PostgresConfig::with_restart_delay), so nobody gets the name earlier. It needs the longest session
 ///   timeout of all processes. A server that restarts its processes after one of them crashed keeps its start time: there the delay does not help.
