@@ -105,7 +105,8 @@
 //! - **Split brain.** A master that is cut off from the Sentinels goes on granting to clients that still reach it, while the new
 //!   one grants the same locks to others, for as long as the cut lasts. Set `min-replicas-to-write 1` and
 //!   `min-replicas-max-lag 1` on all servers: then a master that is cut off from its replicas refuses requests after about two
-//!   seconds. A master with replicas and without this setting is a [`Finding`].
+//!   seconds. A master with replicas and without this setting is a [`Finding`]. With
+//!   [`replicas=N`](RedisConfig::with_replicas) for all replicas, such a master grants nothing once they follow the new one.
 //! - In both cases two guards may report themselves as held. Only [fencing](#fencing) protects what they write to; tokens keep
 //!   growing across a failover, as long as the servers' clocks differ by less than it takes.
 //! - The Sentinels have users and passwords of their own ([`RedisConfig::with_sentinel_password`]). A user needs
