@@ -117,9 +117,9 @@ fn combined(answers: &[LockStatus], nodes: usize) -> LockStatus {
     }
     let needed = rules::majority(nodes);
     let mut holders: Vec<HolderStatus> = at_nodes
-        .values()
-        .filter(|votes| votes.len() >= needed)
-        .map(|votes| holder(votes, nodes))
+        .iter()
+        .filter(|(_, votes)| votes.len() >= needed)
+        .map(|(identity, votes)| holder(identity, votes, nodes))
         .collect();
     holders.sort_by_key(|holder| holder.token);
     let mut status = LockStatus::held_by(holders);
@@ -161,8 +161,13 @@ fn by_identity(status: &LockStatus) -> BTreeMap<Identity<'_>, &HolderStatus> {
 }
 
 /// The holder that has these votes.
-fn holder(votes: &[&HolderStatus], nodes: usize) -> HolderStatus {
+fn holder(identity: &Identity<'_>, votes: &[&HolderStatus], nodes: usize) -> HolderStatus {
     let mut holder = HolderStatus::new();
+    if let Identity::Hold(mark) = identity {
+        holder = holder.with_id(*mark);
+    }
+    // Each node has a clock of its own: this is for people.
+    holder.since = votes.iter().filter_map(|vote| vote.since).min();
     let label = votes.iter().find_map(|vote| vote.label.as_ref());
     if let Some(label) = label.and_then(|label| label::split(label).0) {
         holder = holder.with_label(label);
@@ -208,6 +213,8 @@ fn token_of_sharer(votes: impl Iterator<Item = FencingToken>, nodes: usize) -> O
 
 #[cfg(test)]
 mod tests {
+    use std::time::SystemTime;
+
     use super::*;
 
     fn held(label: &str, token: u64, seconds: u64) -> LockStatus {
@@ -229,6 +236,23 @@ mod tests {
         assert_eq!(holder.token, FencingToken::new(8));
         assert_eq!(holder.expires_in, Some(Duration::from_secs(15)));
         assert_eq!((holder.label.as_deref(), status.waiting), (Some("a"), Some(1)));
+    }
+
+    #[test]
+    fn a_holder_has_its_mark_as_id_and_is_there_since_its_first_vote() {
+        let since = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+        let vote = |seconds: Option<u64>| {
+            let mut status = held("a #00000001", 7, 20);
+            status.holders[0].since = seconds.map(since);
+            status
+        };
+        let holder = combined(&[vote(Some(9)), vote(None), vote(Some(8))], 3)
+            .holders
+            .remove(0);
+        assert_eq!((holder.id.as_deref(), holder.since), (Some("00000001"), Some(since(8))));
+        // No quorum's.
+        let holder = combined(&[held("a", 7, 20), held("a", 7, 20)], 3).holders.remove(0);
+        assert_eq!((holder.id, holder.since), (None, None));
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! The server's answers to the statements of the row lock.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use lock_core::FencingToken;
-use lock_core::backend::{Busy, HolderStatus, Mode};
+use lock_core::backend::{Busy, HolderStatus, Mode, since_of_token};
 use sqlx::mysql::MySqlRow;
 
 use super::{AHEAD_OF_CLOCK, Acquired};
@@ -42,7 +42,9 @@ pub(crate) fn holder(row: &MySqlRow) -> Result<HolderStatus, SqlError> {
     } else {
         Mode::Shared
     };
-    let mut holder = HolderStatus::new().with_token(token(row)?).with_mode(mode);
+    let token = token(row)?;
+    let mut holder = HolderStatus::new().with_token(token).with_mode(mode);
+    holder.since = since_of_token(token, SystemTime::now());
     if let Some(rest) = rest {
         holder = holder.with_expires_in(Duration::from_micros(u64::try_from(rest).unwrap_or_default()));
     }
