@@ -158,16 +158,21 @@ fn urls() {
 
 /// What each backend makes of a URL.
 fn backends(url: &str) {
-    #[cfg(feature = "redis")]
-    assert_hidden(url, &outcome(crate::redis::RedisConfig::from_url(url)));
-    #[cfg(feature = "mysql")]
-    assert_hidden(url, &outcome(crate::mysql::MySqlConfig::from_url(url)));
-    #[cfg(feature = "postgres")]
-    assert_hidden(url, &outcome(crate::postgres::PostgresConfig::from_url(url)));
-    #[cfg(feature = "zookeeper")]
-    assert_hidden(url, &outcome(crate::zookeeper::ZooKeeperConfig::from_url(url)));
-    #[cfg(feature = "quorum")]
-    assert_hidden(url, &outcome(QuorumConfig::from_url(url).map(|(config, _urls)| config)));
+    let outcomes: &[String] = &[
+        #[cfg(feature = "redis")]
+        outcome(crate::redis::RedisConfig::from_url(url)),
+        #[cfg(feature = "mysql")]
+        outcome(crate::mysql::MySqlConfig::from_url(url)),
+        #[cfg(feature = "postgres")]
+        outcome(crate::postgres::PostgresConfig::from_url(url)),
+        #[cfg(feature = "zookeeper")]
+        outcome(crate::zookeeper::ZooKeeperConfig::from_url(url)),
+        #[cfg(feature = "quorum")]
+        outcome(QuorumConfig::from_url(url).map(|(config, _urls)| config)),
+    ];
+    for outcome in outcomes {
+        assert_hidden(url, outcome);
+    }
 }
 
 /// All that a program may log of it.

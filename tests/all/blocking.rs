@@ -29,6 +29,14 @@ async fn on_mysql() {
     works_from_async(polylock::connect(&server.url()).await.expect("it answers")).await;
 }
 
+#[cfg(feature = "postgres")]
+#[testbed::test]
+async fn on_postgres() {
+    let server = testbed::Postgres::new().start().await.expect("a server");
+    works(&server.url());
+    works_from_async(polylock::connect(&server.url()).await.expect("it answers")).await;
+}
+
 /// With workers: the session to which a hold is bound stays on this runtime.
 #[cfg(feature = "zookeeper")]
 #[testbed::test(flavor = "multi_thread", worker_threads = 2)]
