@@ -26,7 +26,7 @@ impl Locker {
         self
     }
 
-    /// Sets a label, shown to anyone who asks who holds a lock: at most 255 bytes. Defaults to `host:pid`.
+    /// Sets a label, shown to anyone who asks who holds a lock: at most 255 bytes, and 245 on a quorum. Defaults to `host:pid`.
     ///
     /// # Examples
     /// ```
