@@ -28,7 +28,6 @@ pub(crate) use self::supervisor::Supervisor;
 use self::in_turn::InTurn;
 use self::prepared::Prepared;
 use crate::error::SqlError;
-use crate::probe::Probe;
 
 mod attempts;
 mod dial;
@@ -70,7 +69,6 @@ pub(crate) struct Connection {
     in_turn: Option<InTurn>,
     state: Arc<State>,
     task: AbortHandle,
-    pub(crate) probe: Probe,
     /// What one round trip took when it was made.
     round_trip: Duration,
     /// Whether statements are prepared: not where a pooler may give each transaction another connection.
@@ -127,7 +125,6 @@ impl Connection {
             client,
             state,
             task,
-            probe: Probe::default(),
             round_trip: Duration::ZERO,
             prepares: AtomicBool::new(!takes_turns),
             prepared: Mutex::default(),

@@ -12,7 +12,6 @@ use lock_kit::claims::Claims;
 use lock_kit::clean_up::Schedule;
 use lock_kit::downgrades::Downgrades;
 use lock_kit::locked_rows::LockedRows;
-use parking_lot::Mutex;
 use tokio::time::timeout;
 
 use self::listener::Listener;
@@ -23,7 +22,7 @@ use crate::config::{Pooler, PostgresConfig};
 use crate::connection::{Connection, Dialer, Supervisor};
 use crate::error::SqlError;
 use crate::names::{literal, name_bytes};
-use crate::probe::Probe;
+use crate::probe::{PROBE, Probe};
 use crate::protocol::lease::LeaseStatements;
 use crate::protocol::terms::as_micros;
 use crate::schema::{lease_tables, prepare_tables};
@@ -57,8 +56,8 @@ struct Shared {
     locked_rows: LockedRows,
     downgrades: Downgrades,
     clean_ups: Schedule,
-    /// What the server said of itself when it was last prepared.
-    probe: Mutex<Option<Probe>>,
+    /// Makes the connections that ask and keep, and knows what their server said of itself.
+    dialer: Arc<Dialer>,
 }
 
 impl Shared {
@@ -68,7 +67,7 @@ impl Shared {
         Self {
             statements: LeaseStatements::new(config.schema.as_deref(), &config.table),
             asking: Supervisor::new(dialer.clone()),
-            keeping: Supervisor::new(dialer),
+            keeping: Supervisor::new(dialer.clone()),
             listener: Listener::new(listens_at),
             claims: Claims::default(),
             waits: Arc::default(),
@@ -76,28 +75,29 @@ impl Shared {
             locked_rows: LockedRows::default(),
             downgrades: Downgrades::default(),
             clean_ups: Schedule::new(),
-            probe: Mutex::default(),
+            dialer,
             config,
         }
     }
 
-    /// Reaches the server, makes the tables and checks that all that a lock needs is permitted.
+    /// Reaches the server, makes the tables, checks that all that a lock needs is permitted, and reads the settings anew: they may
+    /// have changed since the connection was made.
     async fn connect(&self) -> Result<()> {
         let (keeping, asking) = tokio::join!(self.keeping.connection(), self.asking.connection());
         asking?;
         let connection = keeping?;
         self.prepare(&connection).await?;
-        let checks = self.statements.check_permissions();
-        let checked = connection.run(&checks, self.limit()).await;
-        checked.map(drop).map_err(SqlError::into_lock_error)
+        let checks = format!("{PROBE};{}", self.statements.check_permissions());
+        let answer = connection.run(&checks, self.limit()).await;
+        let probe = answer.and_then(|answer| Probe::read(&answer));
+        self.dialer.set_probe(probe.map_err(SqlError::into_lock_error)?);
+        Ok(())
     }
 
     /// Makes sure that the tables are there.
     async fn prepare(&self, connection: &Connection) -> Result<()> {
         let tables = lease_tables(self.config.schema.as_deref(), &self.config.table);
-        prepare_tables(&tables, connection, self.config.response_timeout).await?;
-        *self.probe.lock() = Some(connection.probe.clone());
-        Ok(())
+        prepare_tables(&tables, connection, self.config.response_timeout).await
     }
 
     /// The limit for an answer, unless its caller decides that.

@@ -59,7 +59,7 @@ pub(crate) struct Probe {
     version: u32,
     isolation: String,
     synchronous_commit: String,
-    pub(crate) synchronous_standbys: String,
+    synchronous_standbys: String,
     fsync: String,
     full_page_writes: String,
 }

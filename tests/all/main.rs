@@ -20,6 +20,14 @@ mod names;
 mod one_server;
 #[cfg(all(feature = "redis", feature = "quorum"))]
 mod quorum;
+#[cfg(all(
+    feature = "redis",
+    feature = "mysql",
+    feature = "postgres",
+    feature = "zookeeper",
+    feature = "quorum"
+))]
+mod required;
 #[cfg(all(feature = "redis", feature = "quorum"))]
 mod rotation;
 #[cfg(all(feature = "redis", feature = "mysql", feature = "zookeeper"))]

@@ -9,6 +9,7 @@ use std::time::Duration;
 use lock_core::backend::HolderId;
 use lock_core::{Error, ErrorKind, Result};
 use lock_kit::identify::{first_answer, wrong_server};
+use parking_lot::Mutex;
 use tokio::net::lookup_host;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout};
@@ -51,6 +52,8 @@ pub(crate) struct Dialer {
     set_up: Option<MakeSetUp>,
     /// Whether a server of ours ever answered.
     has_reached: AtomicBool,
+    /// What the server said of itself that was asked last.
+    probe: Mutex<Option<Probe>>,
 }
 
 impl Dialer {
@@ -59,7 +62,18 @@ impl Dialer {
             config,
             set_up: None,
             has_reached: AtomicBool::new(false),
+            probe: Mutex::default(),
         }
+    }
+
+    /// What the server said of itself that was asked last; `None` before the first one was.
+    pub(crate) fn probe(&self) -> Option<Probe> {
+        self.probe.lock().clone()
+    }
+
+    /// Replaces that by what was asked over a connection of this dialer.
+    pub(crate) fn set_probe(&self, probe: Probe) {
+        *self.probe.lock() = Some(probe);
     }
 
     /// Has each connection set up like this besides.
@@ -219,9 +233,9 @@ impl Dialer {
         let answer = answer.map_err(|error| SqlError::into_lock_error(error).not_executed())?;
         self.has_reached.store(true, Ordering::Relaxed);
         connection.round_trip = asked.elapsed();
-        connection.probe = Probe::read(&answer).map_err(SqlError::into_lock_error)?;
-        let checked = connection.probe.check(&self.config, address);
-        checked.map_err(Error::not_executed)?;
+        let probe = Probe::read(&answer).map_err(SqlError::into_lock_error)?;
+        probe.check(&self.config, address).map_err(Error::not_executed)?;
+        self.set_probe(probe);
         connection.answer_to_set_up = answer;
         connection.was_used = AtomicBool::new(false);
         Ok(Arc::new(connection))

@@ -156,7 +156,7 @@ impl DistributedLock for LeaseTableBackend {
     }
 
     fn keeps(&self, guarantee: Guarantee) -> Verdict {
-        leases_keep(guarantee, self.0.probe.lock().as_ref(), self.0.config.checks)
+        leases_keep(guarantee, self.0.dialer.probe().as_ref(), self.0.config.checks)
     }
 
     async fn connect(&self) -> Result<()> {

@@ -1,7 +1,7 @@
 //! A standby, and its promotion.
 
-use lock_core::ErrorKind;
 use lock_core::backend::{DistributedLock, ReleaseOutcome, Renewal};
+use lock_core::{ErrorKind, Guarantee, Locker};
 use lock_postgres::{LeaseTableBackend, PostgresConfig};
 use testbed::Postgres;
 
@@ -67,4 +67,41 @@ async fn a_standby_that_lacks_a_grant_loses_it_and_tokens_go_on() {
     })
     .await;
     assert_eq!(next.release().await, ReleaseOutcome::Released);
+}
+
+/// What the first server said of itself says nothing about the next one.
+#[testbed::test]
+async fn a_promoted_server_is_judged_by_its_own_settings() {
+    let servers = Postgres::new().start_replicated(1).await.unwrap();
+    servers.set_synchronous(0, true).await.unwrap();
+    let hosts = format!("{},{}", servers[0].address(), servers[1].address());
+    let both = servers[0].url().replacen(servers[0].address(), &hosts, 1);
+    let backend = LeaseTableBackend::new(PostgresConfig::from_url(&both).unwrap()).unwrap();
+    let failover = [Guarantee::Failover];
+    let locks = Locker::new(backend).require(failover).trusting(failover);
+    let granted = happens("granted", locks.lock("a").acquire()).await.unwrap();
+    granted.release().await.unwrap();
+
+    servers[0].kill().unwrap();
+    servers.promote(1).await.unwrap();
+    let refused = async || match locks.lock("a").try_acquire().await {
+        Err(error) if error.kind() == ErrorKind::Misconfigured => Some(error.to_string()),
+        _ => None,
+    };
+    let mut said = None;
+    eventually("refused", async || {
+        said = refused().await;
+        said.is_some()
+    })
+    .await;
+    let said = said.unwrap();
+    assert!(said.contains("set synchronous_standby_names"), "{said}");
+
+    // Connecting again is enough, without a new connection.
+    servers
+        .call(1, "ALTER SYSTEM SET synchronous_standby_names='*'")
+        .await
+        .unwrap();
+    servers.call(1, "SELECT pg_reload_conf()").await.unwrap();
+    eventually("read again", async || locks.connect().await.is_ok()).await;
 }
