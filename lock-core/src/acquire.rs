@@ -57,13 +57,14 @@ async fn run(shared: &Arc<Shared>, lock: &CheckedLock, wait: WaitLimit) -> Resul
     let closing = shared.closing.notified();
     shared.check_open()?;
     let deadline = wait.deadline(lock.limits.operation_timeout);
-    let stopped = pin!(async {
+    let mut stopped = pin!(async {
         tokio::select! {
             biased;
             () = closing => StopReason::Failed(shared.shut_down()),
             () = until(deadline) => StopReason::TooLate,
         }
     });
+    check_kept(shared, lock, stopped.as_mut()).await?;
     let mut driver = Driver {
         shared,
         lock,
@@ -94,6 +95,28 @@ async fn run(shared: &Arc<Shared>, lock: &CheckedLock, wait: WaitLimit) -> Resul
         Some((hold, armed)) => Ok(Some(driver.accept(pending.granted(hold, &armed)?))),
         None => Ok(None),
     }
+}
+
+/// Refuses an acquire if the server is known not to keep a required guarantee. The backend connects again before that, once a second
+/// at most: it may have no other reason to do so, and its server may be another one or have better settings by now.
+async fn check_kept(shared: &Shared, lock: &CheckedLock, stopped: impl Future<Output = StopReason>) -> Result<()> {
+    let backend = &shared.backend;
+    let check = || backend.check_required(lock.required.as_ref());
+    // If it was never reached, the grant is checked: connecting is a part of the acquire.
+    if !backend.was_reached() || check().is_ok() {
+        return Ok(());
+    }
+    if backend.is_due_to_connect_again() {
+        tokio::select! {
+            biased;
+            // If it fails, what is known counts.
+            _connected = backend.lock.connect() => {}
+            stop = stopped => if let StopReason::Failed(error) = stop {
+                return Err(error);
+            }
+        }
+    }
+    check().map_err(|error| error.about(&lock.name))
 }
 
 impl<F: Future<Output = StopReason>> Driver<'_, F> {

@@ -162,7 +162,8 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
 
     /// Returns whether the server keeps a guarantee that depends on it, such as that a hold survives a crash. The
     /// verdict follows from the backend's configuration and from the server settings that it read when it last
-    /// connected. Does no I/O. For all other guarantees, core reads the [capabilities](Self::capabilities).
+    /// connected. Does no I/O. For all other guarantees, core reads the [capabilities](Self::capabilities). If a required guarantee is
+    /// missed, core calls [`connect`](Self::connect) again before it refuses an acquire: read the settings there, too.
     ///
     /// A backend answers [`Verdict::Yes`] only if it passes the conformance cases of the guarantee's id. If the settings were not
     /// read, it answers [`Verdict::Unknown`], which is the default.

@@ -1,9 +1,12 @@
 //! The backend as core keeps it.
 
+use std::time::Duration;
+
 use crate::backend::{Capabilities, DistributedLock};
 use crate::error::Result;
 use crate::guarantee::{Guarantee, Required, Verdict};
-use crate::sync::{Arc, AtomicBool, Ordering};
+use crate::sync::time::Instant;
+use crate::sync::{Arc, AtomicBool, Mutex, Ordering};
 
 /// The backend, as a locker, its acquires and its holds share it. A hold may outlive all lockers.
 #[derive(Debug)]
@@ -11,7 +14,12 @@ pub(crate) struct BackendState {
     pub(crate) lock: Arc<dyn DistributedLock>,
     pub(crate) capabilities: Capabilities,
     reached: AtomicBool,
+    /// When it was last told to connect again, since a required guarantee was missed.
+    connected_again: Mutex<Option<Instant>>,
 }
+
+/// How often it is told so at most.
+const CONNECT_AGAIN_EVERY: Duration = Duration::from_secs(1);
 
 impl BackendState {
     pub(crate) fn new(backend: Arc<dyn DistributedLock>) -> Self {
@@ -19,6 +27,7 @@ impl BackendState {
             capabilities: backend.capabilities(),
             lock: backend,
             reached: AtomicBool::new(false),
+            connected_again: Mutex::default(),
         }
     }
 
@@ -50,6 +59,17 @@ impl BackendState {
             None => Ok(()),
             Some(required) => required.check(|guarantee| self.verdict(guarantee)),
         }
+    }
+
+    /// Returns whether it is to connect again because a required guarantee is missed, and takes it that the caller has it do so.
+    pub(crate) fn is_due_to_connect_again(&self) -> bool {
+        let now = Instant::now();
+        let mut last = self.connected_again.lock();
+        let is_due = last.is_none_or(|last| now.saturating_duration_since(last) >= CONNECT_AGAIN_EVERY);
+        if is_due {
+            *last = Some(now);
+        }
+        is_due
     }
 
     /// Returns whether the server ever answered, so that waiting for it makes sense.

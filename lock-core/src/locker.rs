@@ -316,19 +316,11 @@ impl Locker {
     }
 
     /// # Errors
-    /// If an acquire with these options can never succeed, as far as is known of the server.
+    /// If an acquire with these options can never succeed, whatever the server keeps.
     pub(crate) fn checked(&self, name: LockName, options: LockOptions) -> Result<CheckedLock> {
         // First: in a forked child, what the backend knows of the server may be locked for ever. The acquire relies on it.
         self.shared.keeper.check_process()?;
-        let lock = CheckedLock::new(name, options, self.limits, self.required.clone())?;
-        let backend = &self.shared.backend;
-        // If it was never reached, the grant is checked: connecting is a part of the acquire.
-        if backend.was_reached() {
-            backend
-                .check_required(self.required.as_ref())
-                .map_err(|error| error.about(&lock.name))?;
-        }
-        Ok(lock)
+        CheckedLock::new(name, options, self.limits, self.required.clone())
     }
 }
 

@@ -1,11 +1,14 @@
 //! What an application requires of its server: at start, and after a change.
 
+use std::future::pending;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use lock_core::backend::{AcquireRequest, Attempt, Capabilities, DistributedLock, LockStatus};
 use lock_core::{ErrorKind, Guarantee, LockName, Locker, MemoryBackend, Result, Verdict};
 use tokio::task::yield_now;
+use tokio::time::Instant;
 
 use super::seconds;
 
@@ -15,6 +18,8 @@ struct Server {
     memory: MemoryBackend,
     settings: Arc<Mutex<Verdict>>,
     read: Arc<Mutex<Option<Verdict>>>,
+    /// Whether connecting never ends.
+    silent: Arc<AtomicBool>,
 }
 
 impl Server {
@@ -23,6 +28,7 @@ impl Server {
             memory: MemoryBackend::new(),
             settings: Arc::new(Mutex::new(settings)),
             read: Arc::default(),
+            silent: Arc::default(),
         }
     }
 
@@ -50,6 +56,9 @@ impl DistributedLock for Server {
     }
 
     async fn connect(&self) -> Result<()> {
+        if self.silent.load(Ordering::Relaxed) {
+            pending::<()>().await;
+        }
         self.read();
         self.memory.connect().await
     }
@@ -128,7 +137,7 @@ async fn after_a_change_for_the_worse_acquires_fail_and_holds_stay() {
     // It connects again, and may grant.
     let error = locks.lock("b").acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Misconfigured);
-    // It is known by now: nothing is sent.
+    // It is known by now: no acquire is sent.
     let error = locks.lock("c").try_acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Misconfigured);
     tokio::time::sleep(seconds(60)).await;
@@ -157,6 +166,45 @@ async fn after_a_change_for_the_worse_acquires_fail_and_holds_stay() {
         .await
         .unwrap();
     guard.release().await.unwrap();
+}
+
+/// A backend whose acquires are refused has no other reason to connect.
+#[tokio::test(start_paused = true)]
+async fn after_a_change_for_the_better_acquires_succeed_again() {
+    let server = Server::new(miss());
+    let locks = server.locks();
+    locks.connect().await.unwrap_err();
+    locks.lock("a").try_acquire().await.unwrap_err();
+
+    server.set(Verdict::Yes);
+    let error = locks.lock("a").try_acquire().await.unwrap_err();
+    assert_eq!(
+        error.kind(),
+        ErrorKind::Misconfigured,
+        "it was asked less than a second ago"
+    );
+    tokio::time::sleep(seconds(1)).await;
+    let guard = locks.lock("a").try_acquire().await.unwrap().expect("it is free");
+    guard.release().await.unwrap();
+}
+
+/// Neither does a shutdown wait for that.
+#[tokio::test(start_paused = true)]
+async fn an_acquire_that_connects_again_keeps_its_limit() {
+    let server = Server::new(miss());
+    let locks = server.locks();
+    locks.connect().await.unwrap_err();
+    server.silent.store(true, Ordering::Relaxed);
+    let asked = Instant::now();
+    let error = locks.lock("a").acquire_within(seconds(3)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Misconfigured);
+    assert_eq!(asked.elapsed(), seconds(3));
+
+    let last = locks.clone();
+    let last = tokio::spawn(async move { last.lock("a").acquire().await });
+    tokio::time::sleep(seconds(1)).await;
+    locks.shutdown().await.unwrap();
+    assert_eq!(last.await.unwrap().unwrap_err().kind(), ErrorKind::ShutDown);
 }
 
 #[tokio::test(start_paused = true)]
