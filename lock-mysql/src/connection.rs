@@ -4,7 +4,7 @@ pub(crate) use self::control::ControlConnections;
 pub(crate) use self::dial::Dialer;
 pub(crate) use self::driver::execute;
 pub(crate) use self::end::{end_connection, find_connection};
-pub(crate) use self::group::{ConnectionGroup, Member};
+pub(crate) use self::group::{CheckNew, ConnectionGroup, Member};
 pub(crate) use self::liveness::LastAnswer;
 pub(crate) use self::phase::CarriedHold;
 pub(crate) use self::pool::{Pool, PooledSession};

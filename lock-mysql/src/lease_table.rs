@@ -10,20 +10,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use lock_core::{Error, Guarantee, LockName, Result, Verdict};
+use lock_core::{Error, LockName, Result};
 use lock_kit::claims::Claims;
 use lock_kit::clean_up::Schedule;
 use lock_kit::downgrades::Downgrades;
 use lock_kit::locked_rows::LockedRows;
-use parking_lot::Mutex;
 
 use self::sleeper::Sleeper;
 use self::waits::Waits;
 use crate::clean_up::delete_dead;
 use crate::config::MySqlConfig;
-use crate::connection::{ConnectionGroup, Dialer, LastAnswer, Member, Session};
+use crate::connection::{CheckNew, ConnectionGroup, Dialer, LastAnswer, Member, Session};
 use crate::error::{RequestError, SqlError};
-use crate::probe;
+use crate::probe::LeaseServer;
 use crate::protocol::lease_table::LeaseStatements;
 use crate::protocol::{Job, JobDone, StatementResult};
 
@@ -57,16 +56,25 @@ struct Shared {
     clean_ups: Schedule,
     /// True if the tables existed when they were last checked.
     prepared: AtomicBool,
-    /// The verdict whether leases survive a crash, from the settings that were last read.
-    survives_crash: Mutex<Option<Verdict>>,
+    /// What was last read of the server.
+    server: Arc<LeaseServer>,
 }
 
 impl Shared {
     fn new(config: MySqlConfig) -> Self {
         let dialer = Arc::new(Dialer::new(config.clone(), "", Arc::new(LastAnswer::new())));
+        let server = Arc::<LeaseServer>::default();
+        let check_new: CheckNew = {
+            let (server, dialer) = (server.clone(), dialer.clone());
+            Box::new(move |session| {
+                let (server, dialer) = (server.clone(), dialer.clone());
+                Box::pin(async move { server.check(&session, dialer.config()).await })
+            })
+        };
         Self {
-            asking: ConnectionGroup::new(dialer.clone(), 1, 1),
-            keeping: ConnectionGroup::new(dialer.clone(), 2, 2),
+            asking: ConnectionGroup::new(dialer.clone(), 1, 1, Some(check_new)),
+            // Unchecked: holds stay, whatever becomes of the server.
+            keeping: ConnectionGroup::new(dialer.clone(), 2, 2, None),
             statements: Arc::new(
                 LeaseStatements::new(&config.table).in_database(config.options.get_database().unwrap_or_default()),
             ),
@@ -78,18 +86,9 @@ impl Shared {
             clean_ups: Schedule::new(),
             dialer,
             prepared: AtomicBool::new(false),
-            survives_crash: Mutex::default(),
+            server,
             config,
         }
-    }
-
-    fn set_survives_crash(&self, verdict: Verdict) {
-        *self.survives_crash.lock() = Some(verdict);
-    }
-
-    fn keeps(&self, guarantee: Guarantee) -> Verdict {
-        let survives_crash = self.survives_crash.lock();
-        probe::leases_keep(guarantee, survives_crash.as_ref())
     }
 
     /// Runs a statement over the connection of acquires.

@@ -12,14 +12,16 @@ use crate::protocol::row_lock::Statements;
 use crate::protocol::{Answer, column};
 
 use self::cluster::variables;
-pub(crate) use self::durability::check_durability;
-pub(crate) use self::guarantees::{leases_keep, row_locks_keep};
-pub(crate) use self::proxy::{asks_for_set_up, check_session, check_set_up};
+use self::guarantees::leases_keep;
+pub(crate) use self::guarantees::row_locks_keep;
+pub(crate) use self::lease_server::LeaseServer;
+pub(crate) use self::proxy::check_session;
 pub(crate) use self::server_id::{FACTS, STARTED, server_id};
 
 mod cluster;
 mod durability;
 mod guarantees;
+mod lease_server;
 mod proxy;
 mod server_id;
 

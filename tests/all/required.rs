@@ -41,16 +41,19 @@ async fn redis_and_a_quorum() {
 
 #[testbed::test]
 async fn mysql() {
-    let server = MariaDb::new().start().await.expect("a server");
+    let server = MariaDb::new().option("--innodb-flush-log-at-trx-commit=1");
+    let server = server.start().await.expect("a server");
     a_first_acquire_finds_what_the_server_keeps(&server.url()).await;
     let leases = format!("{}?strategy=lease", server.url());
-    a_first_acquire_finds_what_the_server_keeps(&leases).await;
+    let kept = a_first_acquire_finds_what_the_server_keeps(&leases).await;
+    assert!(kept.contains(&Guarantee::ServerCrash), "{kept:?}");
 }
 
 #[testbed::test]
 async fn postgres() {
     let server = Postgres::new().start().await.expect("a server");
-    a_first_acquire_finds_what_the_server_keeps(&server.url()).await;
+    let kept = a_first_acquire_finds_what_the_server_keeps(&server.url()).await;
+    assert!(kept.contains(&Guarantee::ServerCrash), "{kept:?}");
     let sessions = format!("{}?strategy=session", server.url());
     a_first_acquire_finds_what_the_server_keeps(&sessions).await;
 }

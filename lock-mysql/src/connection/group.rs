@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use lock_core::backend::AcquireRequest;
 use lock_core::{Error, Result};
 use lock_kit::dial_limiter::{DialLimiter, Turn};
@@ -32,11 +33,15 @@ const SLOW_AFTER: Duration = Duration::from_millis(500);
 /// each must not cost a login.
 const RETIRE_AFTER: Duration = Duration::from_secs(1);
 
+/// Checks whether a connection that was just made may be used: it may lead to another server than the one before.
+pub(crate) type CheckNew = Box<dyn Fn(Arc<Session>) -> BoxFuture<'static, Result<()>> + Send + Sync>;
+
 #[derive(Clone)]
 pub(crate) struct ConnectionGroup(Arc<Shared>);
 
 struct Shared {
     dialer: Arc<Dialer>,
+    check_new: Option<CheckNew>,
     most: usize,
     /// The number of connections that are made ahead.
     ahead: usize,
@@ -68,10 +73,11 @@ struct Waiting {
 }
 
 impl ConnectionGroup {
-    /// One of so many connections at most. So many of them are made before they are needed.
-    pub(crate) fn new(dialer: Arc<Dialer>, most: usize, ahead: usize) -> Self {
+    /// One of so many connections at most. So many of them are made before they are needed. Each is checked.
+    pub(crate) fn new(dialer: Arc<Dialer>, most: usize, ahead: usize, check_new: Option<CheckNew>) -> Self {
         Self(Arc::new(Shared {
             dialer,
+            check_new,
             most,
             ahead,
             limiter: DialLimiter::serial(),
@@ -279,6 +285,9 @@ impl Shared {
 
     async fn open(&self) -> Result<Arc<Member>, ConnectError> {
         let session = self.dialer.open(Autocommit::On).await?;
+        if let Some(check_new) = &self.check_new {
+            check_new(session.clone()).await.map_err(Error::not_executed)?;
+        }
         // Until it is used, it ends before the server ends it.
         session.gather_nothing();
         let member = Arc::new(Member {

@@ -92,7 +92,7 @@ impl Shared {
             self.keeping.make_ready(Some(request)).await?;
             check_not_given_up(request, "MySQL")?;
             if !self.is_prepared() {
-                self.prepare(&self.asking, &member).await?;
+                self.prepare(&member).await?;
             }
             let terms = LeaseTerms::new(request);
             let asked = match sharing {

@@ -202,7 +202,7 @@ impl DistributedLock for LeaseTableBackend {
     }
 
     fn keeps(&self, guarantee: Guarantee) -> Verdict {
-        self.0.keeps(guarantee)
+        self.0.server.keeps(guarantee)
     }
 
     async fn connect(&self) -> Result<()> {

@@ -1,36 +1,31 @@
 //! Server settings by which a crash loses what was granted.
 
 use std::fmt;
-use std::time::Duration;
 
 use lock_core::{Result, Verdict};
 use lock_kit::guarantees::settings_not_checked;
+use sqlx::mysql::MySqlRow;
 
 use super::variables;
 use crate::config::{Checks, MySqlConfig};
-use crate::connection::Session;
 use crate::error::{RequestError, SqlError};
 
 const FLUSH: &str = "innodb_flush_log_at_trx_commit";
 
-const VARIABLES: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN \
+/// Selects the settings that decide.
+pub(super) const VARIABLES: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN \
     ('innodb_flush_log_at_trx_commit','log_bin','sync_binlog')";
 
-/// Warns of settings by which a crash loses leases, or refuses them. Returns whether leases survive a crash.
+/// Warns of settings by which a crash loses leases, or refuses them. Returns whether leases survive a crash. `rows`: the answer to
+/// [`VARIABLES`], which nobody needs if the settings are not to be checked.
 ///
 /// # Errors
 /// [`Misconfigured`](lock_core::ErrorKind::Misconfigured) where they are refused.
-pub(crate) async fn check_durability(
-    config: &MySqlConfig,
-    session: &Session,
-    limit: Duration,
-) -> Result<Verdict, RequestError> {
+pub(super) fn check(config: &MySqlConfig, rows: Option<&[MySqlRow]>) -> Result<Verdict, RequestError> {
     if config.checks == Checks::Off {
         return Ok(settings_not_checked());
     }
-    let answer = session.run(VARIABLES.to_owned(), None, limit).await?;
-    let rows = answer.results.first().ok_or(SqlError::UnexpectedAnswer("variables"))?;
-    let variables = variables(&rows.rows)?;
+    let variables = variables(rows.ok_or(SqlError::UnexpectedAnswer("variables"))?)?;
     let findings = findings(&variables);
     let said: Vec<_> = findings.iter().map(Finding::to_string).collect();
     config.checks.apply("MySQL server", &config.address(), &said)?;

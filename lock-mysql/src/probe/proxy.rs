@@ -45,7 +45,7 @@ fn is_marked(row: &MySqlRow, index: usize) -> Result<bool, SqlError> {
 }
 
 /// The two columns of a question whether the session is as it was set up. Asked in another round trip than that.
-pub(crate) fn asks_for_set_up(identity: Identity) -> String {
+pub(super) fn asks_for_set_up(identity: Identity) -> String {
     format!("CAST(@@SESSION.time_zone AS BINARY),{}", asks_for_mark(identity))
 }
 
@@ -53,7 +53,7 @@ pub(crate) fn asks_for_set_up(identity: Identity) -> String {
 ///
 /// # Errors
 /// [`ErrorKind::Misconfigured`] if the set-up did not reach the connection that answers.
-pub(crate) fn check_set_up(row: &MySqlRow, index: usize) -> Result<(), RequestError> {
+pub(super) fn check_set_up(row: &MySqlRow, index: usize) -> Result<(), RequestError> {
     let time_zone: Vec<u8> = column(row, index, "time zone")?;
     check_mark(is_marked(row, index + 1)?)?;
     Ok(check_time_zone(&time_zone)?)

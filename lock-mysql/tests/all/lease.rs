@@ -8,6 +8,7 @@ mod contention;
 mod crowd;
 mod late;
 mod list;
+mod next_server;
 mod read_only;
 mod restart;
 mod settings;
