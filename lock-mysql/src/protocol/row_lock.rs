@@ -129,9 +129,10 @@ impl Statements {
     }
 
     /// Locks the row for a reader beside others, or fails at once with a busy error. The first answer is its token, if there is
-    /// such a row yet.
+    /// such a row yet. If nobody may write to the table of tokens, it fails as [`TableLocked`](crate::error::SqlError::TableLocked): the
+    /// statement of [`reader_token`](Self::reader_token) would wait, and keep the connections of others from being ended.
     pub(crate) fn share_nowait(&self, name: &LockName) -> String {
-        self.share(name, "", " NOWAIT")
+        format!("{};{}", self.share(name, "", " NOWAIT"), try_table(&self.tokens))
     }
 
     /// The token of a reader that keeps the row locked: on another connection, and committed there.
@@ -205,14 +206,8 @@ impl Statements {
         };
         format!(
             "ROLLBACK;{};{holders};COMMIT;SET SESSION innodb_lock_wait_timeout={seconds};{maria}{select};{NO_ROW_WAIT}",
-            self.try_table()
+            try_table(&self.locks)
         )
-    }
-
-    /// Fails as [`TableLocked`](crate::error::SqlError::TableLocked) if nobody may lock a row: without it, a row that nobody holds would look
-    /// like one that is held. Locks nothing.
-    fn try_table(&self) -> String {
-        format!("SELECT 1 FROM `{}` WHERE {NO_ROW} FOR UPDATE NOWAIT", self.locks)
     }
 
     /// Leaves nothing on a connection that has waited for a row in vain.
@@ -286,7 +281,7 @@ impl Statements {
     pub(crate) fn holder_after_busy(&self, name: &LockName) -> String {
         format!(
             "ROLLBACK;{NO_ROW_WAIT};{};{};COMMIT",
-            self.try_table(),
+            try_table(&self.locks),
             self.holders(name)
         )
     }
@@ -330,6 +325,12 @@ impl Statements {
             name_literal(name)
         )
     }
+}
+
+/// Fails as [`TableLocked`](crate::error::SqlError::TableLocked) if nobody may lock a row of this table: without it, a row that nobody holds
+/// would look like one that is held. Locks nothing.
+fn try_table(table: &str) -> String {
+    format!("SELECT 1 FROM `{table}` WHERE {NO_ROW} FOR UPDATE NOWAIT")
 }
 
 /// The beginning of the keys of all readers of a name. No name has the byte 0xff, as names are UTF-8. A key with the

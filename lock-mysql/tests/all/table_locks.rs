@@ -1,7 +1,9 @@
 //! Whole tables that are locked: by backups, and by changes of the lock table.
 
 use lock_core::{ErrorKind, Locker, Release};
+use lock_mysql::RowLockBackend;
 use testbed::{Edition, MariaDb};
+use tokio::task::JoinSet;
 
 use crate::support::*;
 
@@ -29,6 +31,7 @@ macro_rules! on_servers_of_their_own {
 
 on_servers_of_their_own!(
     a_waiter_does_not_stop_the_server_for_long,
+    readers_of_a_server_that_is_locked_keep_no_connection_from_being_ended,
     a_change_of_the_table_is_named
 );
 
@@ -70,6 +73,39 @@ async fn a_waiter_does_not_stop_the_server_for_long(fixture: Fixture) {
     for name in ["free", "never used"] {
         assert!(locks.lock(name).try_acquire().await.unwrap().is_some());
     }
+}
+
+/// Each reader's token is written over the connection that ends others, one after the other.
+async fn readers_of_a_server_that_is_locked_keep_no_connection_from_being_ended(fixture: Fixture) {
+    let config = fixture.config().with_response_timeout(secs(5));
+    let locks = Locker::new(RowLockBackend::new(config).unwrap()).with_ttl(secs(600));
+    let names: Vec<String> = (0..10).map(|number| number.to_string()).collect();
+    for name in &names {
+        let reader = locks.rw_lock(name).read().acquire().await.unwrap();
+        reader.release().await.unwrap();
+    }
+    let held = self::locks(&fixture).lock("held").acquire().await.unwrap();
+    let waiting = locks.lock("held");
+    let waiting = tokio::spawn(async move { waiting.acquire().await });
+    let (mut observer, mut backup) = (fixture.observer().await, fixture.observer().await);
+    until("waiting", async || observer.waiters().await > 0).await;
+    backup.run("FLUSH TABLES WITH READ LOCK").await;
+
+    let mut reading = JoinSet::new();
+    for name in names {
+        let reader = locks.rw_lock(&name).read();
+        reading.spawn(async move { reader.try_acquire().await.unwrap_err() });
+    }
+    waiting.abort();
+    until("ended", async || observer.waiters().await == 0).await;
+    for error in all_soon("refused", reading.join_all()).await {
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        assert!(error.to_string().contains("lets nobody write"), "{error}");
+    }
+    backup.run("UNLOCK TABLES").await;
+    let reader = soon("read", locks.rw_lock("0").read().acquire()).await.unwrap();
+    reader.release().await.unwrap();
+    held.release().await.unwrap();
 }
 
 /// It waits for all holds, and all new locks wait for it.

@@ -78,7 +78,8 @@ fn a_reader_shares_the_row_and_has_one_of_its_own() {
     assert_eq!(
         statements.share_nowait(&name),
         "SELECT `token` FROM `t` WHERE `name`=x'61' \
-         /*!80001 FOR SHARE NOWAIT*/ /*M! LOCK IN SHARE MODE NOWAIT*/"
+         /*!80001 FOR SHARE NOWAIT*/ /*M! LOCK IN SHARE MODE NOWAIT*/;\
+         SELECT 1 FROM `t_tokens` WHERE `name`=x'' FOR UPDATE NOWAIT"
     );
     let waiting = statements.wait_for_row(&name, Mode::Shared, 9, None);
     assert!(
