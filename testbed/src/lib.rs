@@ -80,5 +80,5 @@ pub use server::Server;
 pub use subscribed::{Warnings, subscribe};
 pub use template::forget_templates;
 pub use testbed_macros::test;
-pub use testbed_steady::{self as steady, eventually, happens, in_some_run, stays_below};
+pub use testbed_steady::{self as steady, assert_safe, eventually, happens, in_some_run, stays_below};
 pub use zookeeper::ZooKeeper;

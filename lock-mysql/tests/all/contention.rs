@@ -7,6 +7,7 @@ use std::time::Duration;
 use lock_core::HoldState;
 use lock_core::backend::request::{RequestOptions, Terms};
 use lock_core::backend::{Attempt, DistributedLock, ReleaseOptions, ReleaseOutcome};
+use testbed::assert_safe;
 
 use crate::support::*;
 
@@ -120,9 +121,10 @@ async fn deadlines_at_any_moment_leave_one_holder_at_a_time_and_nothing_behind()
                 let (request, _control) = RequestOptions::new(name("a"), terms).start();
                 match backend.acquire(&request).await {
                     Ok(Attempt::Granted(hold, _)) => {
-                        assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0);
+                        assert_safe!(inside.fetch_add(1, Ordering::SeqCst) == 0, "two have it");
                         let token = hold.token().as_u64();
-                        assert!(last.swap(token, Ordering::SeqCst) < token);
+                        let before = last.swap(token, Ordering::SeqCst);
+                        assert_safe!(before < token, "{before} was followed by {token}");
                         tokio::time::sleep(Duration::from_millis(1)).await;
                         inside.fetch_sub(1, Ordering::SeqCst);
                         grants += 1;

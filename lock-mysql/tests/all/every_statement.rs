@@ -8,6 +8,7 @@ use std::time::Duration;
 use lock_core::backend::DistributedLock;
 use lock_core::{ErrorKind, FencingToken, Guard, Locker, Result};
 use lock_mysql::{MySqlConfig, Strategy};
+use testbed::assert_safe;
 use tokio::task::{JoinSet, LocalSet};
 use tokio::time::sleep;
 
@@ -143,7 +144,7 @@ impl Run {
                 .with_ttl(TTL)
                 .with_token_floor(floor);
             if let Some(guard) = self.check(ahead.lock(&self.name).acquire_within(PATIENCE).await) {
-                assert!(guard.token() > floor, "{}", self.says());
+                assert_safe!(guard.token() > floor, "{}", self.says());
                 self.alone(&guard).await;
                 self.check(guard.release().await);
             }
@@ -242,14 +243,14 @@ impl Run {
     /// Whoever believes in its hold has it, against a writer; and its token is the largest.
     async fn alone(&mut self, guard: &Guard) {
         let token = guard.token().as_u64();
-        assert!(token >= self.newest, "{token} after {}: {}", self.newest, self.says());
+        assert_safe!(token >= self.newest, "{token} after {}: {}", self.newest, self.says());
         self.newest = token;
         if guard.check().is_err() {
             return;
         }
         if let Some(theirs) = self.other.lock(&self.name).try_acquire().await.unwrap() {
-            assert!(guard.check().is_err(), "two have it: {}", self.says());
-            assert!(theirs.token().as_u64() > self.newest, "{}", self.says());
+            assert_safe!(guard.check().is_err(), "two have it: {}", self.says());
+            assert_safe!(theirs.token().as_u64() > self.newest, "{}", self.says());
             self.newest = theirs.token().as_u64();
             theirs.release().await.unwrap();
         }
@@ -259,7 +260,7 @@ impl Run {
     async fn theirs(&mut self) -> Guard {
         let theirs = self.other.lock(&self.name).acquire_within(PATIENCE).await;
         let theirs = theirs.unwrap_or_else(|error| panic!("{error:?}: {}", self.says()));
-        assert!(theirs.token().as_u64() > self.newest, "{}", self.says());
+        assert_safe!(theirs.token().as_u64() > self.newest, "{}", self.says());
         self.newest = theirs.token().as_u64();
         theirs
     }

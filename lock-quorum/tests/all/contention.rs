@@ -8,6 +8,7 @@ use lock_core::backend::request::{RequestOptions, Terms};
 use lock_core::backend::{Attempt, DistributedLock};
 use lock_core::{ErrorKind, LockName, Locker, MemoryBackend};
 use lock_quorum::{QuorumBackend, rules};
+use testbed::assert_safe;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -195,8 +196,8 @@ async fn takes_turns(nodes: usize, down: Option<usize>) -> usize {
             let mut last = None;
             for _ in 0..TURNS {
                 let guard = lock.acquire().await.unwrap();
-                assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two at a time");
-                assert!(Some(guard.token()) > last);
+                assert_safe!(inside.fetch_add(1, Ordering::SeqCst) == 0, "two at a time");
+                assert_safe!(Some(guard.token()) > last, "{last:?} was followed by {}", guard.token());
                 last = Some(guard.token());
                 sleep(Duration::from_millis(1)).await;
                 inside.fetch_sub(1, Ordering::SeqCst);

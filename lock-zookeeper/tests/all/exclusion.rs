@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lock_core::backend::{DistributedLock, Lease, ReleaseOptions, ReleaseOutcome};
+use testbed::assert_safe;
 use tokio::time::sleep;
 
 use crate::support::*;
@@ -15,13 +16,13 @@ async fn a_contended_name_excludes() {
     let inside = Arc::new(AtomicUsize::new(0));
     let mut tasks = Vec::new();
     for _ in 0..4 {
-        let backend = backend(server, &root);
+        let backend = patient(server.address(), &root);
         for _ in 0..10 {
             let (backend, inside) = (backend.clone(), inside.clone());
             tasks.push(tokio::spawn(async move {
                 for _ in 0..5 {
                     let (hold, _request, _control) = hold(&backend, "a").await;
-                    assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0);
+                    assert_safe!(inside.fetch_add(1, Ordering::SeqCst) == 0, "two have it");
                     tokio::task::yield_now().await;
                     inside.fetch_sub(1, Ordering::SeqCst);
                     assert_eq!(
@@ -46,8 +47,8 @@ impl Believer {
     fn enter(&self, token: u64, lease: &Lease) {
         let mut last = self.0.lock().unwrap();
         let other = last.1.as_ref().map(Lease::valid_for).filter(|left| !left.is_zero());
-        assert_eq!(other, None, "two believe that they hold it, {} and {token}", last.0);
-        assert!(token > last.0, "{} was followed by {token}", last.0);
+        assert_safe!(other.is_none(), "two believe that they hold it, {} and {token}", last.0);
+        assert_safe!(token > last.0, "{} was followed by {token}", last.0);
         *last = (token, Some(lease.clone()));
     }
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use lock_core::{ErrorKind, Guard, HoldState, Locker, LostCause};
+use testbed::steady::SAFETY;
 use testbed::{Server, ZooKeeper};
 
 use crate::support::*;
@@ -80,7 +81,7 @@ async fn is_lost_to_another_timeout(before: u64, now: u64) {
     granting(now).restart(&server).await.unwrap();
     let next = happens("the grant to another client", waiting).await.unwrap().unwrap();
     let HoldState::Lost(lost) = guard.state() else {
-        panic!("two clients hold the lock: this one is {:?}", guard.state());
+        panic!("{SAFETY}two clients hold the lock: this one is {:?}", guard.state());
     };
     assert_eq!(lost.cause(), LostCause::Disconnected, "{lost}");
     let error = lost.error().expect("the session was ended");

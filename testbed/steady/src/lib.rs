@@ -6,8 +6,9 @@
 //! | an order that is assumed | the test makes the order: before the second one starts, it waits with [`eventually`] until the server shows the first |
 //! | a time or a count that the machine or background work raises | [`stays_below`], which repeats the scenario; [`in_some_run`], if the scenario judges by itself |
 //!
-//! What must never happen, or not before a time, is a plain assertion within the scenario: each run checks it. A lease
-//! whose expiry would hide a defect lives longer than [`AT_MOST`]: [`LONG_TTL`].
+//! What must never happen, or not before a time, is a plain assertion within the scenario: each run checks it. Two holders
+//! at a time, and a token that went back, are an [`assert_safe!`]. A lease whose expiry would hide a defect lives longer than
+//! [`AT_MOST`]: [`LONG_TTL`].
 
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
@@ -27,12 +28,23 @@ pub use answer::Answer;
 pub const AT_MOST: Duration = Duration::from_secs(50);
 /// The TTL of a hold whose expiry must not stand for a release: longer than [`AT_MOST`].
 pub const LONG_TTL: Duration = Duration::from_secs(600);
+/// The first word of a failure that no slow machine explains. `cargo xtask test` never repeats a test that printed it.
+pub const SAFETY: &str = "SAFETY: ";
 /// The most runs until a value stays below its bound. With more, a race that hits half of the runs would pass almost always.
 const MEASUREMENTS: usize = 3;
 /// The most runs until a scenario succeeds that means nothing if the machine stands still.
 const RUNS: usize = 6;
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(5);
+
+/// `assert!` with a message, for two holders at a time and a token that went back: the message begins with [`SAFETY`], so that
+/// `cargo xtask test` does not repeat the test, which may pass alone.
+#[macro_export]
+macro_rules! assert_safe {
+    ($is_safe:expr, $($message:tt)+) => {
+        ::std::assert!($is_safe, "{}{}", $crate::SAFETY, ::std::format_args!($($message)+))
+    };
+}
 
 /// What this future yields, however long a busy machine takes for it.
 ///

@@ -76,6 +76,15 @@ async fn a_scenario_is_repeated_until_it_stays_below_or_succeeds() {
 }
 
 #[test]
+fn a_failure_of_safety_says_so_first() {
+    let holders = 2;
+    assert_safe!(holders == 2, "{holders} have it");
+    let unsafe_one = std::panic::catch_unwind(|| assert_safe!(holders <= 1, "{holders} have {}", "it"));
+    let message = unsafe_one.expect_err("it panics");
+    assert_eq!(message.downcast_ref::<String>().expect("a text"), "SAFETY: 2 have it");
+}
+
+#[test]
 fn without_async_a_message_or_a_state_is_waited_for() {
     let mut looks = 0;
     blocking::eventually("three looks", || {

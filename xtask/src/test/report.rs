@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// With this word the conformance suite marks two holders at a time, and a token that went back.
-const SAFETY: &str = "SAFETY: ";
+// With this word the conformance suite and the crates' tests mark two holders at a time, and a token that went back.
+use testbed::steady::SAFETY;
 
 /// If more tests of a step fail, it is not for want of time.
 const MOST_UNSTEADY: usize = 15;

@@ -63,7 +63,7 @@ async fn two_workers_exclude_each_other_through_cuts_and_drops() {
     let last = Arc::new(AtomicUsize::new(0));
     let tasks: Vec<_> = (0..8_usize)
         .map(|task| {
-            let lock = [&locks, &other][task % 2].lock("a");
+            let lock = [&locks, &other][task % 2].lock("a").ttl(LONG_TTL);
             let (inside, last) = (inside.clone(), last.clone());
             tokio::spawn(async move {
                 for turn in 0..150 {
@@ -71,9 +71,10 @@ async fn two_workers_exclude_each_other_through_cuts_and_drops() {
                         continue;
                     };
                     let guard = guard.unwrap();
-                    assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0);
+                    assert_safe!(inside.fetch_add(1, Ordering::SeqCst) == 0, "two have it");
                     let token = usize::try_from(guard.token().as_u64()).unwrap();
-                    assert!(last.swap(token, Ordering::SeqCst) < token);
+                    let before = last.swap(token, Ordering::SeqCst);
+                    assert_safe!(before < token, "{before} was followed by {token}");
                     yield_now().await;
                     inside.fetch_sub(1, Ordering::SeqCst);
                     match turn % 3 {

@@ -37,9 +37,9 @@ impl Inside {
             .into_iter()
             .filter(|count| *count > 0)
             .count();
-        assert!(
+        assert_safe!(
             kinds == 1 && writers <= 1 && permits <= LIMIT,
-            "{writers} {readers} {permits}"
+            "{writers} writers, {readers} readers and {permits} permits"
         );
     }
 
@@ -88,7 +88,8 @@ async fn cancel_at_every_point(kinds: &'static [usize]) {
                     if mode != Mode::Shared {
                         inside.last.fetch_max(token, Ordering::SeqCst);
                     } else {
-                        assert!(inside.last.load(Ordering::SeqCst) < token);
+                        let last = inside.last.load(Ordering::SeqCst);
+                        assert_safe!(last < token, "{last} was followed by {token}");
                     }
                     for _ in 0..turn % 4 {
                         yield_now().await;

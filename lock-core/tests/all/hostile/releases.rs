@@ -158,7 +158,9 @@ async fn releases_cuts_and_unknown_outcomes_race_without_loss() {
     let inside = Arc::new(AtomicUsize::new(0));
     let tasks: Vec<_> = (0..12_usize)
         .map(|task| {
-            let lock = [&locks, &other][task % 2].lock("a").ttl(seconds(9 + task as u64 % 3));
+            let lock = [&locks, &other][task % 2]
+                .lock("a")
+                .ttl(LONG_TTL + seconds(task as u64 % 3));
             let (inside, last) = (inside.clone(), last.clone());
             tokio::spawn(async move {
                 for turn in 0..100 {
@@ -171,9 +173,10 @@ async fn releases_cuts_and_unknown_outcomes_race_without_loss() {
                     };
                     let Some(guard) = guard else { continue };
                     let guard = guard.unwrap();
-                    assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0);
+                    assert_safe!(inside.fetch_add(1, Ordering::SeqCst) == 0, "two have it");
                     let token = usize::try_from(guard.token().as_u64()).unwrap();
-                    assert!(last.swap(token, Ordering::SeqCst) < token);
+                    let before = last.swap(token, Ordering::SeqCst);
+                    assert_safe!(before < token, "{before} was followed by {token}");
                     yield_now().await;
                     inside.fetch_sub(1, Ordering::SeqCst);
                     match turn % 3 {

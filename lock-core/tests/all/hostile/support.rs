@@ -13,7 +13,7 @@ pub(crate) use futures_util::FutureExt;
 pub(crate) use lock_core::backend::{AcquireRequest, Attempt, Capabilities, DistributedLock, Lease, LockStatus};
 pub(crate) use lock_core::{Ended, Error, ErrorKind, HoldState, LockName, Locker, LostCause, MemoryBackend, Result};
 pub(crate) use testbed_steady::blocking::receives;
-pub(crate) use testbed_steady::{LONG_TTL, eventually, happens, in_some_run};
+pub(crate) use testbed_steady::{LONG_TTL, assert_safe, eventually, happens, in_some_run};
 pub(crate) use tokio::runtime::Handle;
 pub(crate) use tokio::task::yield_now;
 pub(crate) use tokio::time::{sleep, timeout};

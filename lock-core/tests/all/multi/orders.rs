@@ -12,6 +12,7 @@ use lock_core::{Lock, Locker, MemoryBackend, acquire_all, try_acquire_all};
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
+use testbed_steady::assert_safe;
 use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
 
@@ -103,7 +104,7 @@ async fn opposite_orders_end() {
                             .await
                             .unwrap();
                         for name in &all {
-                            assert_eq!(inside[*name].fetch_add(1, Ordering::SeqCst), 0);
+                            assert_safe!(inside[*name].fetch_add(1, Ordering::SeqCst) == 0, "two have {name}");
                         }
                         sleep(Duration::from_millis(random.random_range(0..50))).await;
                         for name in &all {

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lock_core::Locker;
+use testbed::assert_safe;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
@@ -25,14 +26,15 @@ async fn take_turns(locker: Locker, names: Arc<HashMap<String, Watched>>, goes_o
     while turns == 0 || goes_on() {
         for (name, watched) in &*names {
             let guard = locker.lock(name.as_str()).ttl(secs(60)).acquire().await.unwrap();
-            assert!(!watched.is_held.swap(true, Ordering::SeqCst), "two have {name}");
+            assert_safe!(!watched.is_held.swap(true, Ordering::SeqCst), "two have {name}");
             {
                 let mut last = watched.last.lock().unwrap();
-                assert!(guard.token().as_u64() > *last);
-                *last = guard.token().as_u64();
+                let token = guard.token().as_u64();
+                assert_safe!(token > *last, "{last} was followed by {token}");
+                *last = token;
             }
             tokio::task::yield_now().await;
-            assert!(watched.is_held.swap(false, Ordering::SeqCst));
+            assert_safe!(watched.is_held.swap(false, Ordering::SeqCst), "two had {name}");
             guard.release().await.unwrap();
             turns += 1;
         }

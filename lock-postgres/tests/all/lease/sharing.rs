@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use lock_core::backend::Mode::{Exclusive, Shared};
 use lock_core::backend::{DistributedLock, Mode, Permits, ReleaseOptions, ReleaseOutcome, Renewal, Revoke, Revoked};
 use lock_postgres::{LeaseTableBackend, Pooler};
+use testbed::assert_safe;
 
 use super::support::*;
 
@@ -84,7 +85,7 @@ async fn many_clients_never_hold_more_permits_than_there_are() {
                     .await
                     .unwrap();
                 let now = inside.fetch_add(1, Ordering::SeqCst) + 1;
-                assert!(now <= 3, "SAFETY: {now} hold three permits");
+                assert_safe!(now <= 3, "{now} hold three permits");
                 tokio::task::yield_now().await;
                 inside.fetch_sub(1, Ordering::SeqCst);
                 assert_eq!(held.release().await, ReleaseOutcome::Released);

@@ -138,6 +138,20 @@ fn what_no_slow_machine_explains_is_not_repeated() {
     assert_eq!(many.to_repeat(), None);
 }
 
+/// As a test prints it whose task panics: the panic is the task's, and the test repeats its message.
+#[test]
+fn a_failed_assertion_of_safety_is_not_repeated() {
+    let holders = 2;
+    let task = std::panic::catch_unwind(|| testbed::assert_safe!(holders <= 1, "{holders} have it"));
+    let message = task.expect_err("it panics").downcast::<String>().expect("a text");
+    let said = format!("\nthread 'tokio-worker' (7) panicked at x.rs:1:2:\n{message}\nnote: run with a backtrace");
+    let report = failing(&said);
+    assert_eq!(report.reason("a"), "SAFETY: 2 have it");
+    assert_eq!(report.to_repeat(), None);
+    let unwrapped = format!("called `Result::unwrap()` on an `Err` value: JoinError::Panic(Id(5), {message:?}, ...)");
+    assert_eq!(failing(&unwrapped).to_repeat(), None);
+}
+
 #[test]
 fn the_worse_of_two_counts() {
     let once = |verdict| {
