@@ -68,7 +68,7 @@ pub use locate::{
     CURATOR, Found, KAZOO, REDIS_PY, curator, find, find_extra, installed_dir, is_ci, kazoo, redis_py, stand_in,
 };
 pub use mariadb::MariaDb;
-pub use offline::{is_offline, skip, skip_left_out, skip_offline};
+pub use offline::{is_offline, skip, skip_external, skip_left_out, skip_offline};
 pub use postgres::Postgres;
 pub use postgres::pgbouncer::PgBouncer;
 pub use postgres::standby::Standbys;

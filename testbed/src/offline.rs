@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use crate::Error;
+use crate::{Error, Server};
 
 /// Whether tests have to do without servers: `POLYLOCK_OFFLINE` is set, and not to `0`.
 pub fn is_offline() -> bool {
@@ -34,6 +34,16 @@ pub fn skip_left_out<T>(found: Result<T, Error>) -> Option<T> {
             None
         }
     }
+}
+
+/// Whether one of these servers ran before the test, which may not break it then, nor count on its options: then this test
+/// is skipped as by [`skip_offline`].
+pub fn skip_external<'a>(servers: impl IntoIterator<Item = &'a Server>) -> bool {
+    let is_external = servers.into_iter().any(Server::is_external);
+    if is_external {
+        skip("it needs a server of its own, and is given one that already runs");
+    }
+    is_external
 }
 
 fn or_why_left_out<T>(found: Result<T, Error>) -> Result<T, String> {

@@ -220,7 +220,7 @@ async fn over_a_unix_socket() {
     let socket = directory.path().join("redis.sock");
     let path = socket.to_str().expect("it is text");
     let fixture = Fixture::of(testbed::Redis::new().setting("unixsocket", [path])).await;
-    if fixture.server.is_external() {
+    if testbed::skip_external([&fixture.server]) {
         return;
     }
     user(

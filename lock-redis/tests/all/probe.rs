@@ -164,7 +164,7 @@ async fn a_node_of_a_cluster_is_refused_at_once() {
         .setting("cluster-enabled", ["yes"])
         .setting("cluster-port", [bus.to_string()]);
     let server = server.start().await.expect("a Redis");
-    if server.is_external() {
+    if testbed::skip_external([&server]) {
         return;
     }
     let error = failure(&server.url()).await;
@@ -227,7 +227,7 @@ async fn a_replica_is_refused_until_it_is_a_primary() {
 #[testbed::test]
 async fn a_demoted_primary_is_left_for_the_server_that_its_name_leads_to() {
     let (old, new) = (Fixture::new().await, Fixture::new().await);
-    if old.server.is_external() {
+    if testbed::skip_external([&old.server]) {
         return;
     }
     let name = Proxy::start(old.server.address()).await;

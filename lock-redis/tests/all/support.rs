@@ -48,14 +48,14 @@ impl Fixture {
         Self::of(testbed::Redis::new()).await
     }
 
-    /// The same; `None` for a server that the test may not change, since it was there before.
+    /// The same; `None`, and the test is skipped, for a server that it may not change, since it was there before.
     pub(crate) async fn own() -> Option<Self> {
         Self::own_of(testbed::Redis::new()).await
     }
 
     pub(crate) async fn own_of(redis: testbed::Redis) -> Option<Self> {
         let fixture = Self::of(redis).await;
-        (!fixture.server.is_external()).then_some(fixture)
+        (!testbed::skip_external([&fixture.server])).then_some(fixture)
     }
 
     pub(crate) async fn of(redis: testbed::Redis) -> Self {

@@ -149,8 +149,8 @@ async fn innodb_snapshot_isolation_gives_the_same_error(server: Server) {
     let mut newer = connect(&stock, "REPEATABLE READ").await;
     let snapshot_isolation = newer.execute("SET SESSION innodb_snapshot_isolation=ON").await;
     if let Err(sqlx::Error::Database(unknown)) = snapshot_isolation {
-        // MySQL has no such variable.
         assert!(unknown.message().contains("Unknown system variable"), "{unknown}");
+        testbed::skip("this server has no innodb_snapshot_isolation");
         return;
     }
     let mut tx = newer.begin().await.unwrap();

@@ -116,7 +116,7 @@ pub(crate) struct Place {
 }
 
 impl Scripts {
-    /// `None` where the server is not ours, or its clock does not stand still.
+    /// `None`, and the test is skipped, where the server is not ours, or its clock does not stand still.
     pub(crate) async fn start() -> Option<Self> {
         let clock = Clock::new().expect("a clock");
         clock.run_faster(-1_000_000).expect("it stands still");
@@ -125,12 +125,12 @@ impl Scripts {
             .setting("appendonly", ["no"])
             .setting("hz", ["500"]);
         let server = redis.start().await.expect("a Redis");
-        if server.is_external() {
+        if testbed::skip_external([&server]) {
             return None;
         }
         let mut link = Link::connect(server.address());
         if link.ask(&["INFO", "server"]).text().contains("valkey_version") {
-            // It counts on from the last look at its clock by one that does not stand still.
+            testbed::skip("Valkey counts on from its last look at the clock by one that does not stand still");
             return None;
         }
         let mut scripts = Self {

@@ -49,8 +49,9 @@ impl Scripts {
         }
     }
 
-    pub(crate) fn is_external(&self) -> bool {
-        self.server.is_external()
+    /// Whether the server is not ours; then the test is skipped.
+    pub(crate) fn skip_external(&self) -> bool {
+        testbed::skip_external([&self.server])
     }
 
     pub(crate) fn move_clock(&self, by: i64) {
