@@ -69,6 +69,7 @@ pub use locate::{
 };
 pub use mariadb::MariaDb;
 pub use offline::{is_offline, skip, skip_external, skip_left_out, skip_offline};
+pub use port::Port;
 pub use postgres::Postgres;
 pub use postgres::pgbouncer::PgBouncer;
 pub use postgres::standby::Standbys;

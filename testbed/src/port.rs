@@ -13,14 +13,17 @@ const RANGE: std::ops::Range<u16> = 20_000..32_000;
 /// Among test processes the reservation is a bound UDP socket of the same number, which no server here uses. Other
 /// programs know nothing of it: with them a start is tried again on another port.
 #[derive(Debug)]
-pub(crate) struct Port {
+pub struct Port {
     number: u16,
     _reservation: UdpSocket,
 }
 
 impl Port {
     /// Reserves some free port.
-    pub(crate) fn reserve() -> io::Result<Self> {
+    ///
+    /// # Errors
+    /// If all of them are taken.
+    pub fn reserve() -> io::Result<Self> {
         // The standard library's only source of randomness: hashers are seeded.
         let start = RandomState::new().hash_one(std::process::id());
         let size = u64::from(RANGE.end - RANGE.start);
@@ -30,7 +33,8 @@ impl Port {
             .ok_or_else(|| io::Error::new(io::ErrorKind::AddrInUse, format!("all ports of {RANGE:?} are taken")))
     }
 
-    pub(crate) fn number(&self) -> u16 {
+    /// The number. The address is that of the loopback interface.
+    pub fn number(&self) -> u16 {
         self.number
     }
 
