@@ -138,9 +138,7 @@ async fn no_connection_is_killed_by_a_number_that_was_read_before() {
         let (backend, request) = (backend.clone(), request.clone());
         async move { backend.acquire(&request).await }
     });
-    while observer.waiters().await == 0 {
-        tokio::task::yield_now().await;
-    }
+    until("waiting", async || observer.waiters().await > 0).await;
     observer
         .run("SET GLOBAL log_output='TABLE', GLOBAL general_log=1")
         .await;

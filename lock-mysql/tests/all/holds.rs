@@ -186,9 +186,7 @@ async fn abandoning_ends_a_wait_under_way() {
         let (backend, request) = (backend.clone(), request.clone());
         async move { backend.acquire(&request).await }
     });
-    while observer.waiters().await == 0 {
-        tokio::task::yield_now().await;
-    }
+    until("waiting", async || observer.waiters().await > 0).await;
     backend.abandon(&request).await.unwrap();
     assert_eq!(observer.waiters().await, 0);
     assert!(soon("ended", waiting).await.unwrap().is_err());

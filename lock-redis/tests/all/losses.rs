@@ -38,12 +38,18 @@ async fn a_server_that_was_stopped_is_named() {
 #[testbed::test]
 async fn a_deleted_key_is_what_the_server_says() {
     let fixture = Fixture::new().await;
-    let guard = held(fixture.config(), "a").await;
-    let deleted: u32 = fixture.raw(&["DEL", &fixture.lock_key("a")]).await;
-    assert_eq!(deleted, 1);
-    let lost = lost(&guard).await;
-    assert_eq!(lost.cause(), LostCause::NotHeld, "{lost}");
-    assert!(lost.error().is_none() && lost.last_confirmed().is_some(), "{lost}");
+    // If the machine stands still for the TTL, the lease ends first.
+    in_some_run("its server's answer is not the cause", async || {
+        let guard = held(fixture.config(), "a").await;
+        let deleted: u32 = fixture.raw(&["DEL", &fixture.lock_key("a")]).await;
+        let lost = lost(&guard).await;
+        if (deleted, lost.cause()) != (1, LostCause::NotHeld) {
+            return Err(lost);
+        }
+        assert!(lost.error().is_none() && lost.last_confirmed().is_some(), "{lost}");
+        Ok(())
+    })
+    .await;
 }
 
 /// A connection that was killed costs no hold. If there can be no other one, as the password was changed, the loss says that.

@@ -8,7 +8,8 @@ use lock_redis::RedisBackend;
 use testbed::{Redis, Replicated};
 
 use crate::support::{
-    AT_MOST, Fixture, SECOND, TTL, eventually, in_the_end, in_the_end_granted, release, request, with_config,
+    AT_MOST, Fixture, SECOND, TTL, eventually, in_some_run, in_the_end, in_the_end_granted, release, request,
+    with_config,
 };
 
 /// A master with replicas, and how it is seen from outside.
@@ -162,17 +163,24 @@ async fn a_renewal_with_too_few_makes_the_hold_suspect() {
     servers[1].resume().expect("it is paused");
     assert!(release(&hold).await);
 
-    let guard = Locker::new(backend)
-        .lock("b")
-        .ttl(6 * SECOND)
-        .acquire()
-        .await
-        .expect("a grant");
-    servers[1].pause().expect("it runs");
-    eventually("it is suspect", async || guard.state() == HoldState::Suspect).await;
-    servers[1].resume().expect("it is paused");
-    eventually("it is held", async || guard.state() == HoldState::Held).await;
-    guard.release().await.expect("an answer");
+    let locks = Locker::new(backend);
+    // If the machine stands still for the TTL, the lease ends.
+    in_some_run("it is not suspect, and then held again", async || {
+        let guard = in_the_end(async || locks.lock("b").ttl(6 * SECOND).acquire().await).await;
+        servers[1].pause().expect("it runs");
+        eventually("it is suspect", async || guard.state() != HoldState::Held).await;
+        let before = guard.state();
+        servers[1].resume().expect("it is paused");
+        eventually("it is held", async || guard.state() != HoldState::Suspect).await;
+        let after = guard.state();
+        let released = guard.release().await;
+        if (&before, &after) != (&HoldState::Suspect, &HoldState::Held) {
+            return Err((before, after));
+        }
+        released.expect("an answer");
+        Ok(())
+    })
+    .await;
 }
 
 /// How many clients wait for replicas.

@@ -9,7 +9,7 @@ use redis::{Client, FromRedisValue, PushInfo, PushKind, Value};
 use testbed::happens;
 use testbed::{Redis, Watched};
 use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
 use crate::restart_delay::aged;
 use crate::support::{
@@ -278,12 +278,10 @@ async fn a_master_that_is_cut_off_stops_with_min_replicas_and_its_holds_are_not_
     assert_eq!(old.findings(), []);
 
     let isolated = fixture.watched.isolate(0).await.expect("it answers");
-    let error = loop {
-        match cut_off.acquire(&request("b", TTL).0).await {
-            Err(error) => break error,
-            Ok(_) => sleep(Duration::from_millis(20)).await,
-        }
-    };
+    let error = eventually("it grants nothing", async || {
+        cut_off.acquire(&request("b", TTL).0).await.err()
+    })
+    .await;
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(error.to_string().contains("too few replicas"), "{error}");
     fixture.watched.master_after(0).await.expect("it is replaced");

@@ -225,17 +225,26 @@ async fn the_kept_node_goes_when_its_time_is_over_even_if_its_delete_is_lost() {
     let config = config(&line.address, &root).with_session_timeout(STEADY);
     let (one, client) = (backend_with(config), observer(server).await);
     let directory = format!("{root}/a");
-    let (held, ..) = hold_at_least(&one, MINIMUM / 3).await;
-    let released = happens("the release", held.release(ReleaseOptions::default().keep_for(MINIMUM))).await;
-    assert_eq!(released.unwrap(), ReleaseOutcome::Released);
-    let is_over = Instant::now() + MINIMUM + MINIMUM / 19;
-    // The delete is on its way then for half of this, but for the end of the connection.
-    line.set_round_trip(GENEROUS);
-    tokio::time::sleep_until(is_over + SESSION / 16).await;
-    assert_eq!(client.list_children(&directory).await.unwrap().len(), 1);
-    line.reset();
-    line.set_round_trip(Duration::ZERO);
-    children_until(&client, &directory, <[String]>::is_empty).await;
+    in_some_run("the delete is not under way", async || {
+        let (held, ..) = hold_at_least(&one, MINIMUM / 3).await;
+        let asked = Instant::now();
+        let released = happens("the release", held.release(ReleaseOptions::default().keep_for(MINIMUM))).await;
+        assert_eq!(released.unwrap(), ReleaseOutcome::Released);
+        let is_over = Instant::now() + MINIMUM + MINIMUM / 19;
+        // The delete is on its way then for half of this, but for the end of the connection.
+        line.set_round_trip(GENEROUS);
+        // On a busy machine it may have arrived before.
+        let is_under_way = asked.elapsed() < MINIMUM;
+        if is_under_way {
+            tokio::time::sleep_until(is_over + SESSION / 16).await;
+            assert_eq!(client.list_children(&directory).await.unwrap().len(), 1);
+        }
+        line.reset();
+        line.set_round_trip(Duration::ZERO);
+        children_until(&client, &directory, <[String]>::is_empty).await;
+        is_under_way
+    })
+    .await;
 }
 
 /// Each is given up after another number of polls and turns, or when both nodes are there, while its connection stands or breaks.

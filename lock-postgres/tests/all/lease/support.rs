@@ -13,7 +13,7 @@ use lock_postgres::tokio_postgres::{Client, SimpleQueryMessage};
 use lock_postgres::{LeaseTableBackend, PostgresConfig, SessionBackend, Strategy};
 use testbed::{Postgres, Server};
 
-pub(crate) use testbed::{eventually, happens};
+pub(crate) use testbed::{eventually, happens, in_some_run};
 
 use crate::fence::stock::{connect, shared_server};
 
