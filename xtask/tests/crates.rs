@@ -74,18 +74,18 @@ fn no_crate_promises_an_older_rust_than_its_dependencies_need() {
             _ => tree.push("--all-features"),
         }
         let tree = cargo(&tree);
-        let mut dependencies = 0;
+        let mut compared = 0;
         for line in tree.lines().skip(1) {
             let of: Vec<&str> = line.split(' ').take(2).collect();
-            dependencies += 1;
             if let Some(needed) = needs.get(&of.join(" ")) {
+                compared += 1;
                 assert!(
                     *needed <= own,
                     "{name} promises Rust {own:?}, but {line} needs {needed:?}"
                 );
             }
         }
-        assert!(dependencies > 5, "{name}: {tree}");
+        assert!(compared > 5, "{name}: {tree}");
     }
 }
 

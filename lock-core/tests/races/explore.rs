@@ -32,10 +32,14 @@ pub(crate) fn goes_well<F: Future<Output = ()> + 'static>(race: fn() -> F) {
 
 /// With this mutant, some schedule of the race goes wrong.
 pub(crate) fn is_found<F: Future<Output = ()> + 'static>(mutant: Mutant, race: fn() -> F) {
-    let found = find(race, Some(mutant), 0..MOST_SCHEDULES);
-    assert!(
-        found.is_some(),
-        "{mutant:?} is not found by any of {MOST_SCHEDULES} seeds"
+    let Some(seed) = find(race, Some(mutant), 0..MOST_SCHEDULES) else {
+        panic!("{mutant:?} is not found by any of {MOST_SCHEDULES} seeds");
+    };
+    // Any panic is a find, so the mutant has to be its reason.
+    let without = find(race, None, seed..seed + 1);
+    assert_eq!(
+        without, None,
+        "the schedule of seed {seed} goes wrong without {mutant:?}"
     );
 }
 
