@@ -43,6 +43,12 @@ fn every_process_ends_on_mysql() -> polylock::Result<()> {
     each_in_its_place(|| all_end_on(testbed::MariaDb::new().start()))
 }
 
+#[cfg(feature = "postgres")]
+#[test]
+fn every_process_ends_on_postgres() -> polylock::Result<()> {
+    each_in_its_place(|| all_end_on(testbed::Postgres::new().start()))
+}
+
 #[cfg(feature = "zookeeper")]
 #[test]
 fn every_process_ends_on_zookeeper() -> polylock::Result<()> {
@@ -59,7 +65,7 @@ fn each_in_its_place<F: Future<Output = ()>>(parent: impl FnOnce() -> F) -> poly
     Ok(())
 }
 
-#[cfg(any(feature = "redis", feature = "mysql", feature = "zookeeper"))]
+#[cfg(any(feature = "redis", feature = "mysql", feature = "postgres", feature = "zookeeper"))]
 async fn all_end_on(server: impl Future<Output = Result<testbed::Server, testbed::Error>>) {
     if testbed::skip_offline() {
         return;

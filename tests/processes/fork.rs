@@ -62,7 +62,7 @@ pub(crate) fn in_a_process_of_its_own(task_there: &str, forking: impl FnOnce(&st
 }
 
 /// The same with the server's URL as the task.
-#[cfg(any(feature = "redis", feature = "mysql", feature = "zookeeper"))]
+#[cfg(any(feature = "redis", feature = "mysql", feature = "postgres", feature = "zookeeper"))]
 pub(crate) fn in_a_process_with(
     server: impl Future<Output = Result<testbed::Server, testbed::Error>>,
     parameters: &str,

@@ -35,6 +35,12 @@ fn a_forked_process_uses_nothing_of_its_parents_on_mysql() {
     crate::fork::in_a_process_with(testbed::MariaDb::new().start(), "", fork_while_busy, all_refused);
 }
 
+#[cfg(feature = "postgres")]
+#[test]
+fn a_forked_process_uses_nothing_of_its_parents_on_postgres() {
+    crate::fork::in_a_process_with(testbed::Postgres::new().start(), "", fork_while_busy, all_refused);
+}
+
 #[cfg(feature = "zookeeper")]
 #[test]
 fn a_forked_process_uses_nothing_of_its_parents_on_zookeeper() {

@@ -27,10 +27,11 @@ fn forked_processes_mint_different_ids() {
     });
 }
 
-#[cfg(any(feature = "redis", feature = "mysql", feature = "zookeeper"))]
+#[cfg(any(feature = "redis", feature = "mysql", feature = "postgres", feature = "zookeeper"))]
 mod on_servers {
     use std::time::Duration;
 
+    use testbed::assert_safe;
     use tokio::time::sleep;
 
     use super::*;
@@ -50,6 +51,13 @@ mod on_servers {
     #[test]
     fn forked_workers_exclude_each_other_on_mysql() {
         let server = testbed::MariaDb::new().start();
+        in_a_process_with(server, "", |url| fork_workers(url, Before::Used), all_had_it);
+    }
+
+    #[cfg(feature = "postgres")]
+    #[test]
+    fn forked_workers_exclude_each_other_on_postgres() {
+        let server = testbed::Postgres::new().start();
         in_a_process_with(server, "", |url| fork_workers(url, Before::Used), all_had_it);
     }
 
@@ -87,15 +95,24 @@ mod on_servers {
 
     async fn work(locks: &polylock::Locker) -> polylock::Result<()> {
         let guard = locks.lock("one").acquire().await?;
-        report(&format!("token {}", guard.token()));
+        report(&format!("in {}", guard.token()));
         sleep(WORK).await;
+        report(&format!("out {}", guard.token()));
         guard.release().await.map(drop)
     }
 
     fn all_had_it(reports: Vec<String>) {
         let workers = reports.iter().filter(|report| *report == FINE).count();
-        let tokens: Vec<_> = reports.iter().filter(|report| report.starts_with("token")).collect();
-        let different: HashSet<_> = tokens.iter().collect();
-        assert_eq!((workers, different.len()), (2, tokens.len()), "{reports:#?}");
+        assert_eq!(workers, 2, "{reports:#?}");
+        // All write to one pipe, in the order in which they come and go.
+        let moves = reports.iter().filter_map(|report| report.split_once(' '));
+        let moves: Vec<_> = moves.filter(|(what, _)| ["in", "out"].contains(what)).collect();
+        assert!(moves.len() >= 4, "{reports:#?}");
+        for pair in moves.chunks(2) {
+            let alone = pair.len() == 2 && (pair[0].0, pair[1].0) == ("in", "out") && pair[0].1 == pair[1].1;
+            assert_safe!(alone, "two are in at a time: {reports:#?}");
+        }
+        let different: HashSet<_> = moves.iter().map(|(_, token)| token).collect();
+        assert_eq!(2 * different.len(), moves.len(), "{reports:#?}");
     }
 }
