@@ -86,6 +86,33 @@ fn an_even_number_of_nodes_is_warned_of_at_the_start() {
     }
 }
 
+#[test]
+fn nodes_without_the_restart_delay_are_warned_of_at_the_start() {
+    let warnings = Warnings::default();
+    let _subscribed = subscribe(warnings.clone());
+    let start = |config: &QuorumConfig, longest_ttls: [Duration; 3]| {
+        let nodes = longest_ttls.map(|longest_ttl| Arc::new(UpTo(longest_ttl)) as Arc<dyn DistributedLock>);
+        drop(QuorumBackend::with_config(nodes, config).unwrap());
+        warnings.take()
+    };
+    let (delay, longer) = (Duration::from_secs(60), Duration::from_secs(61));
+    let with_delay = QuorumConfig::new().with_restart_delay(delay);
+    assert_eq!(start(&with_delay, [delay; 3]), [""; 0]);
+    assert_eq!(
+        start(&QuorumConfig::new(), [longer; 3]),
+        [""; 0],
+        "nobody counts on a delay"
+    );
+    let warned = start(&with_delay, [delay, longer, longer]);
+    assert_eq!(warned.len(), 2, "{warned:?}");
+    for (warning, node) in warned.iter().zip(["node=2", "node=3"]) {
+        assert!(
+            warning.contains(node) && warning.contains("has no restart_delay"),
+            "{warned:?}"
+        );
+    }
+}
+
 /// A request and its answer take 100 ms each.
 #[tokio::test(start_paused = true)]
 async fn a_ttl_that_is_short_for_a_majority_is_warned_of() {
@@ -129,6 +156,35 @@ fn a_quorum_shows_the_kinds_of_its_nodes_and_no_addresses() {
     let (one, other) = (MemoryBackend::new(), MemoryBackend::new());
     let shown = format!("{:?}", quorum(&[&one, &other]));
     assert_eq!(shown, "QuorumBackend { nodes: [MemoryBackend, MemoryBackend], .. }");
+}
+
+/// A node that refuses longer TTLs, as one with a restart delay does.
+#[derive(Debug)]
+struct UpTo(Duration);
+
+#[async_trait::async_trait]
+impl DistributedLock for UpTo {
+    fn capabilities(&self) -> Capabilities {
+        let mut capabilities = MemoryBackend::new().capabilities();
+        capabilities.longest_ttl = self.0;
+        capabilities
+    }
+
+    async fn connect(&self) -> Result<()> {
+        unreachable!("nobody connects")
+    }
+
+    async fn acquire(&self, _request: &AcquireRequest) -> Result<Attempt> {
+        unreachable!("nobody connects")
+    }
+
+    async fn abandon(&self, _request: &AcquireRequest) -> Result<()> {
+        unreachable!("nobody connects")
+    }
+
+    async fn status(&self, _name: &LockName) -> Result<LockStatus> {
+        unreachable!("nobody connects")
+    }
 }
 
 /// A backend whose tokens cannot be chosen.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lock_core::backend::Busy;
-use lock_core::{Error, ErrorKind};
+use lock_core::{Error, ErrorKind, Locker};
 use tokio::time::{Instant, sleep};
 
 use super::{TTL, scripted, seconds};
@@ -79,4 +79,22 @@ async fn a_try_beside_a_waiter_knows_that_the_connection_is_down() {
     assert!(tried.await.unwrap().unwrap().is_none());
     assert_eq!(started.elapsed(), Duration::ZERO);
     waiting.abort();
+}
+
+/// The entry of a wait that timed out stands before the try at the server, until it is undone.
+#[tokio::test(start_paused = true)]
+async fn a_try_after_a_wait_that_timed_out_waits_for_its_undo() {
+    let (backend, locks) = scripted();
+    let semaphore = locks.semaphore("a", 2);
+    let guard = semaphore.permits(1).acquire().await.unwrap();
+    let elsewhere = Locker::new(backend.server().clone());
+    let theirs = elsewhere.semaphore("a", 2).permits(1).acquire().await.unwrap();
+    backend.next(Request::Abandon, [Answer::DoAfter(seconds(1))]);
+    let waited = semaphore.permits(2).acquire_within(seconds(1)).await;
+    assert_eq!(waited.unwrap_err().kind(), ErrorKind::TimedOut);
+    assert_eq!(backend.waiting("a").await, 1, "its undo has not arrived");
+    theirs.release().await.unwrap();
+    let tried = semaphore.permits(1).try_acquire().await.unwrap();
+    assert!(tried.is_some(), "a permit is free, and nobody else wants it");
+    drop(guard);
 }
