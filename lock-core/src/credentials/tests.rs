@@ -4,12 +4,13 @@ use super::*;
 
 const LONG: Duration = Duration::from_secs(600);
 
-/// A path of this test's own, removed in the end.
+/// A path of this test's own, removed in the end. If the test is killed, it stays beside the test binary.
 struct Path(PathBuf);
 
 impl Path {
     fn new(name: &str) -> Self {
-        Self(std::env::temp_dir().join(format!("polylock-{}-{name}", std::process::id())))
+        let binary = std::env::current_exe().expect("a test knows where it is");
+        Self(binary.with_file_name(format!("polylock-{}-{name}", std::process::id())))
     }
 
     fn write(&self, content: impl AsRef<[u8]>) {

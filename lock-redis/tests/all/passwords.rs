@@ -13,12 +13,13 @@ use crate::support::{
     AT_MOST, Fixture, TTL, eventually, in_the_end, in_the_end_granted, refused, release, request, take, with_config,
 };
 
-/// A file of this test's own.
+/// A file of this test's own. If the test is killed, it stays in cargo's folder.
 struct PasswordFile(PathBuf);
 
 impl PasswordFile {
     fn new(password: &str) -> Self {
-        let file = Self(std::env::temp_dir().join(format!("polylock-{}", HolderId::random())));
+        let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+        let file = Self(folder.join(format!("polylock-{}", HolderId::random())));
         file.write(password);
         file
     }
