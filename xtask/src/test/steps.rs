@@ -169,6 +169,12 @@ fn servers() -> Vec<Step> {
 /// What takes too long, or needs too much, for every change.
 pub(crate) fn thorough() -> Vec<Step> {
     let mut steps = reach::steps();
+    // What a build without a feature says to a URL that needs it. All others have all features or none.
+    steps.push(step(
+        "without TLS and SASL",
+        Kind::Test,
+        "test --package lock-redis --package lock-zookeeper --package polylock --features polylock/redis,polylock/zookeeper --lib",
+    ));
     steps.push(step(
         "10,000 quorum histories",
         Kind::Torture,
