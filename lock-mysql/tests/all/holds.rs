@@ -273,9 +273,13 @@ async fn a_release_right_after_the_hold_was_taken_away_says_so() {
         let granted = soon("free", ask(&backend, options("a", secs(60)))).await.unwrap();
         observer.kill_holder("a").await;
         // A KILL takes effect a moment after it was answered.
-        while observer.is_locked("a").await {
-            tokio::task::yield_now().await;
-        }
+        // Without a pause, so that the release comes right after it.
+        soon("unlocked", async {
+            while observer.is_locked("a").await {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
         assert_eq!(granted.release().await, ReleaseOutcome::AlreadyLost);
     }
 }

@@ -77,9 +77,13 @@ async fn a_release_after_a_kill_says_so_everywhere() {
     for _ in 0..5 {
         let granted = soon("free", ask(&backend, options("a", secs(60)))).await.unwrap();
         observer.kill_holder("a").await;
-        while observer.is_locked("a").await {
-            tokio::task::yield_now().await;
-        }
+        // Without a pause, so that the release comes right after it.
+        soon("unlocked", async {
+            while observer.is_locked("a").await {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
         assert_eq!(granted.release().await, ReleaseOutcome::AlreadyLost);
     }
 }

@@ -187,9 +187,10 @@ async fn a_password_is_changed_while_a_lock_is_held() {
         let both = both.clone();
         async move { (acquire(&both, &waiting_request).await, waiting_request) }
     });
-    while old.status(&name("a")).await.unwrap().waiting != Some(1) {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    eventually("it waits", async || {
+        old.status(&name("a")).await.unwrap().waiting == Some(1)
+    })
+    .await;
     by_old.release(ReleaseOptions::default()).await.unwrap();
     let (by_both, its_request) = happens("the grant", waiter).await.unwrap();
     let (request, _control) = trying("a");

@@ -36,6 +36,14 @@ async fn acquires_and_releases() {
     );
 }
 
+/// Zero, and not "unknown", though the server has no directory of that name.
+#[testbed::test]
+async fn nobody_waits_for_a_name_that_was_never_used() {
+    let backend = backend(shared_server().await, &fresh_root());
+    let status = happens("the status", backend.status(&name("a"))).await.unwrap();
+    assert_eq!((status.is_held(), status.waiting), (false, Some(0)));
+}
+
 #[testbed::test]
 async fn the_session_keeps_a_hold_for_much_longer_than_its_timeout() {
     let server = shared_server().await;

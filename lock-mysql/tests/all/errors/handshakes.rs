@@ -6,9 +6,7 @@ use super::*;
 async fn aborted_handshakes(observer: &mut Observer) -> u64 {
     // Those under way count when they have ended.
     let clients = "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE USER IN ('app','unauthenticated user')";
-    while observer.number(clients).await > 1 {
-        tokio::task::yield_now().await;
-    }
+    until("alone", async || observer.number(clients).await <= 1).await;
     observer.counter("Aborted_connects").await
 }
 
