@@ -1,11 +1,12 @@
 //! The jobs of child processes.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::net::SocketAddr;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::counter::RemoteCounter;
 use crate::parent::Parent;
 use crate::subject::{Ask, State, Subject};
 
@@ -22,12 +23,12 @@ pub(crate) enum Job {
     Ask { held: String, own: String, ttl: Duration },
     /// Campaigns, says `leads TERM`, and leads until it is killed.
     Lead { name: String, ttl: Duration },
-    /// Adds to the number in a file, so many times, holding the lock; then says `counted`.
+    /// Adds to the counter at this address, so many times, holding the lock; then says `counted`.
     Count {
         name: String,
         ttl: Duration,
         rounds: u32,
-        file: PathBuf,
+        counter: SocketAddr,
     },
 }
 
@@ -47,9 +48,9 @@ impl Job {
                 name,
                 ttl,
                 rounds,
-                file,
+                counter,
             } => {
-                count(&*subject, &Ask::new(name, ttl), rounds, &file).await;
+                count(&*subject, &Ask::new(name, ttl), rounds, counter).await;
                 parent.say("counted");
             }
         }
@@ -64,11 +65,7 @@ async fn hold(subject: &dyn Subject, ask: &Ask, mut parent: Parent) {
     parent.say(&format!("held {}", guard.token()));
     loop {
         match parent.command().await.as_str() {
-            "check" => parent.say(if guard.state() == State::Lost {
-                "lost"
-            } else {
-                "believes"
-            }),
+            "check" => parent.say(if guard.state() == State::Lost { "lost" } else { "believes" }),
             "release" => {
                 let released = guard.release().await;
                 return parent.say(&match released {
@@ -118,32 +115,20 @@ async fn lead(subject: &dyn Subject, name: &str, ttl: Duration, mut parent: Pare
     }
 }
 
-async fn count(subject: &dyn Subject, ask: &Ask, rounds: u32, file: &Path) {
+async fn count(subject: &dyn Subject, ask: &Ask, rounds: u32, counter: SocketAddr) {
+    let counter = RemoteCounter::connect(counter).await;
+    let mut counter = counter.unwrap_or_else(|error| panic!("connect to the counter: {error}"));
     for _ in 0..rounds {
         let guard = match subject.acquire(ask).await {
             Ok(Some(guard)) => guard,
             other => panic!("acquire {:?}: {other:?}", ask.name),
         };
-        let number = read_number(file).unwrap_or_else(|error| panic!("read the counter: {error}"));
-        tokio::task::yield_now().await;
-        write_number(file, number + 1).unwrap_or_else(|error| panic!("write the counter: {error}"));
+        let number = counter.read().await;
+        let number = number.unwrap_or_else(|error| panic!("read the counter: {error}"));
+        let written = counter.write(number + 1).await;
+        written.unwrap_or_else(|error| panic!("write the counter: {error}"));
         guard.release().await.unwrap_or_else(|error| panic!("release: {error}"));
     }
-}
-
-/// The number in a file.
-pub(crate) fn read_number(file: &Path) -> std::io::Result<u64> {
-    std::fs::read_to_string(file)?
-        .trim()
-        .parse()
-        .map_err(std::io::Error::other)
-}
-
-/// Replaces the number by renaming, so that no reader ever sees half of it.
-pub(crate) fn write_number(file: &Path, number: u64) -> std::io::Result<()> {
-    let fresh = file.with_extension(std::process::id().to_string());
-    std::fs::write(&fresh, number.to_string())?;
-    std::fs::rename(&fresh, file)
 }
 
 impl fmt::Display for Job {
@@ -162,9 +147,9 @@ impl fmt::Display for Job {
                 name,
                 ttl,
                 rounds,
-                file,
+                counter,
             } => {
-                write!(f, "count {name} {} {rounds} {}", ttl.as_millis(), file.display())
+                write!(f, "count {name} {} {rounds} {counter}", ttl.as_millis())
             }
         }
     }
@@ -194,11 +179,11 @@ impl FromStr for Job {
                 name: (*name).to_owned(),
                 ttl: millis(ttl)?,
             }),
-            ["count", name, ttl, rounds, file] => Ok(Self::Count {
+            ["count", name, ttl, rounds, counter] => Ok(Self::Count {
                 name: (*name).to_owned(),
                 ttl: millis(ttl)?,
                 rounds: rounds.parse().map_err(|error| format!("{rounds:?}: {error}"))?,
-                file: file.into(),
+                counter: counter.parse().map_err(|error| format!("{counter:?}: {error}"))?,
             }),
             _ => Err(format!("not a job: {text:?}")),
         }
@@ -235,7 +220,7 @@ mod tests {
                 name: "a".to_owned(),
                 ttl: Duration::from_secs(1),
                 rounds: 7,
-                file: "/a dir/file".into(),
+                counter: ([127, 0, 0, 1], 4000).into(),
             },
         ];
         for job in jobs {

@@ -184,6 +184,7 @@ mod case;
 pub mod cases;
 mod child;
 mod context;
+mod counter;
 mod harness;
 mod job;
 mod link;

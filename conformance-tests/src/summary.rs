@@ -114,7 +114,8 @@ mod tests {
 
     #[test]
     fn the_report_has_all_that_was_noted_last() {
-        let folder = std::env::temp_dir().join(format!("polylock-conformance-{}", std::process::id()));
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
         let case = cases::named("a_second_client_is_refused");
         let broken = match Stop::assertion("2 holders, <both> alive") {
             Stop::Failed(failure) => Outcome::Failed(failure),
@@ -126,11 +127,10 @@ mod tests {
             ("two", &broken),
             ("two", &Outcome::Skipped(Skip::OneProcess)),
         ] {
-            add(&folder, &format!("{module}::{}", case.name), case, outcome).unwrap();
+            add(folder, &format!("{module}::{}", case.name), case, outcome).unwrap();
         }
         let report: Value = serde_json::from_slice(&fs::read(folder.join("report.json")).unwrap()).unwrap();
         let page = fs::read_to_string(folder.join("report.html")).unwrap();
-        fs::remove_dir_all(&folder).unwrap();
         let results: Vec<_> = report.as_array().unwrap().iter().map(|told| &told["result"]).collect();
         assert_eq!(results, ["passed", "failed", "skipped"]);
         for part in [

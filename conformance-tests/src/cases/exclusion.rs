@@ -7,10 +7,11 @@ use lock_core::backend::ReleaseOptions;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use super::support::{LITTLE, TempFile};
+use super::support::LITTLE;
 use crate::child::Child;
 use crate::context::{Cx, RawCx};
-use crate::job::{Job, read_number};
+use crate::counter::Counter;
+use crate::job::Job;
 use crate::subject::{Ask, Subject};
 use crate::verdict::{OrFail, Stop, Verdict, ensure, ensure_safe};
 
@@ -116,15 +117,15 @@ async fn enter_often(client: Arc<dyn Subject>, ask: Ask, rounds: u32, inside: Ar
     Ok(())
 }
 
-/// Nor are several processes: each adds to a number in a file, and no addition gets lost.
+/// Nor are several processes: each adds to a number that nothing else protects, and no addition gets lost.
 pub(crate) async fn exclusion_between_processes(cx: &Cx) -> Verdict {
     const ROUNDS: u32 = 15;
-    let counter = TempFile::with_number(0)?;
+    let counter = Counter::start().await.or_fail("listen for processes that count")?;
     let job = Job::Count {
         name: "a".to_owned(),
         ttl: cx.long_ttl().await,
         rounds: ROUNDS,
-        file: counter.path().to_owned(),
+        counter: counter.address(),
     };
     let mut children = Vec::new();
     for _ in 0..3 {
@@ -133,7 +134,7 @@ pub(crate) async fn exclusion_between_processes(cx: &Cx) -> Verdict {
     for child in &mut children {
         child.says(cx, "counted", 2 * cx.patience()).await?;
     }
-    let counted = read_number(counter.path()).or_fail("read the counter")?;
+    let counted = counter.number();
     ensure_safe!(
         counted == u64::from(3 * ROUNDS),
         "of {} additions {counted} are left",

@@ -2,10 +2,8 @@
 
 use std::future::Future;
 use std::panic::Location;
-use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -14,7 +12,6 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::context::Cx;
-use crate::job::write_number;
 use crate::subject::{Ask, Subject, SubjectGuard};
 use crate::verdict::{OrFail, Stop, Verdict, ensure};
 
@@ -78,35 +75,6 @@ pub(crate) fn counts(released: &Result<Release, Error>) -> bool {
             let cause = error.cause().and_then(|cause| cause.downcast_ref());
             cause == Some(&LostCause::Disconnected)
         }
-    }
-}
-
-/// A file that is gone with this value.
-#[derive(Debug)]
-pub(crate) struct TempFile(PathBuf);
-
-impl TempFile {
-    pub(crate) fn with_number(number: u64) -> Result<Self, Stop> {
-        static FILES: AtomicU32 = AtomicU32::new(0);
-        let file = format!(
-            "conformance-{}-{}",
-            std::process::id(),
-            FILES.fetch_add(1, Ordering::Relaxed)
-        );
-        let path = std::env::temp_dir().join(file);
-        write_number(&path, number).or_fail("write the counter")?;
-        Ok(Self(path))
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl Drop for TempFile {
-    fn drop(&mut self) {
-        // Only a leftover in the directory for leftovers, where it fails.
-        let _ = std::fs::remove_file(&self.0);
     }
 }
 
