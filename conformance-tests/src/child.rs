@@ -12,7 +12,7 @@ use crate::harness::{Harness, Route};
 use crate::job::Job;
 use crate::parent::{MARK, Parent};
 use crate::subject::Subject;
-use crate::verdict::{OrFail, Stop};
+use crate::verdict::{OrFail, Stop, Verdict, ensure_safe};
 
 const ADDRESS: &str = "POLYLOCK_CONFORMANCE_ADDRESS";
 const NAMESPACE: &str = "POLYLOCK_CONFORMANCE_NAMESPACE";
@@ -21,6 +21,15 @@ const JOB: &str = "POLYLOCK_CONFORMANCE_JOB";
 /// Whether this process was started by a case.
 pub(crate) fn is_child() -> bool {
     std::env::var_os(JOB).is_some()
+}
+
+/// What a child says that was granted a name of another holder.
+pub(crate) const SECOND: &str = "second one";
+/// What a child says of a hold that another one may have.
+pub(crate) const BELIEVES: &str = "believes";
+
+fn means_two(said: &str) -> bool {
+    said.starts_with(SECOND) || said == BELIEVES
 }
 
 /// Another process that uses the same server. It is killed when this is dropped, and ends by itself when this
@@ -75,10 +84,20 @@ impl Child {
             said.ok_or_else(|| Stop::assertion(format!("the child process ended instead of saying {word:?}")))?;
         match said.strip_prefix(word) {
             Some(rest) => Ok(rest.trim().to_owned()),
+            None if means_two(&said) => Err(Stop::safety(format!("the child process said {said:?}"))),
             None => Err(Stop::assertion(format!(
                 "the child process said {said:?} instead of {word:?}"
             ))),
         }
+    }
+
+    /// Fails if one that was killed has said that it had what another one holds.
+    pub(crate) async fn had_nothing_of_others(&mut self, cx: &Cx) -> Verdict {
+        let what = "the output of a killed process to end";
+        while let Some(said) = cx.soon(what, self.said.recv()).await? {
+            ensure_safe!(!means_two(&said), "the child process said {said:?}");
+        }
+        Ok(())
     }
 
     /// Tells it something.

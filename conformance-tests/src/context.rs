@@ -130,10 +130,32 @@ impl Cx {
         acquired.ok_or_else(|| Stop::assertion(format!("{:?} was busy, but nobody holds it", ask.name)))
     }
 
-    /// Fails unless the lock is busy for this client.
+    /// Fails unless the lock is busy for this client. Its holder's ttl does not end meanwhile, so that a second grant means two
+    /// holders.
     #[track_caller]
     pub(crate) fn ensure_busy<'a>(
         &self,
+        subject: &'a Arc<dyn Subject>,
+        ask: &Ask,
+    ) -> impl Future<Output = Verdict> + 'a {
+        self.ensure_busy_while(|| true, subject, ask)
+    }
+
+    /// The same beside a hold whose ttl may be over on a busy machine: then a second grant does not mean two holders.
+    #[track_caller]
+    pub(crate) fn ensure_busy_beside<'a>(
+        &self,
+        first: &'a dyn SubjectGuard,
+        subject: &'a Arc<dyn Subject>,
+        ask: &Ask,
+    ) -> impl Future<Output = Verdict> + 'a {
+        self.ensure_busy_while(|| first.believes(), subject, ask)
+    }
+
+    #[track_caller]
+    fn ensure_busy_while<'a>(
+        &self,
+        is_held: impl FnOnce() -> bool + 'a,
         subject: &'a Arc<dyn Subject>,
         ask: &Ask,
     ) -> impl Future<Output = Verdict> + 'a {
@@ -141,11 +163,14 @@ impl Cx {
         async move {
             match subject.acquire(&ask).await.or_fail("try")? {
                 None => Ok(()),
-                Some(guard) => Err(Stop::assertion(format!(
-                    "{:?} was granted to a second one, token {} (at {at})",
-                    ask.name,
-                    guard.token()
-                ))),
+                Some(guard) => Err(Stop::second(
+                    is_held(),
+                    format!(
+                        "{:?} was granted to a second one, token {} (at {at})",
+                        ask.name,
+                        guard.token()
+                    ),
+                )),
             }
         }
     }

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::child::{BELIEVES, SECOND};
 use crate::counter::RemoteCounter;
 use crate::parent::Parent;
 use crate::subject::{Ask, State, Subject};
@@ -65,7 +66,7 @@ async fn hold(subject: &dyn Subject, ask: &Ask, mut parent: Parent) {
     parent.say(&format!("held {}", guard.token()));
     loop {
         match parent.command().await.as_str() {
-            "check" => parent.say(if guard.state() == State::Lost { "lost" } else { "believes" }),
+            "check" => parent.say(if guard.state() == State::Lost { "lost" } else { BELIEVES }),
             "release" => {
                 let released = guard.release().await;
                 return parent.say(&match released {
@@ -85,6 +86,7 @@ async fn ask(subject: &dyn Subject, held: &Ask, own: &Ask, parent: &Parent) {
     loop {
         match subject.acquire(&a_try).await {
             Ok(None) => {}
+            Ok(Some(guard)) => return parent.say(&format!("{SECOND}, token {}", guard.token())),
             other => panic!("try {:?}, which is held: {other:?}", held.name),
         }
         let guard = match subject.acquire(own).await {
@@ -95,8 +97,8 @@ async fn ask(subject: &dyn Subject, held: &Ask, own: &Ask, parent: &Parent) {
             parent.say(&format!("asking {}", guard.token()));
         }
         guard.release().await.unwrap_or_else(|error| panic!("release: {error}"));
-        if let Ok(Some(_)) = subject.acquire(&a_wait).await {
-            panic!("{:?} was granted, which is held", held.name);
+        if let Ok(Some(guard)) = subject.acquire(&a_wait).await {
+            return parent.say(&format!("{SECOND}, token {}", guard.token()));
         }
     }
 }

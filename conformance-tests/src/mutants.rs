@@ -98,3 +98,67 @@ pub fn assert_caught(mutant: Mutant) {
         panic!("{mutant:?} (to be caught by {}): {missing}", mutant.caught_by());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::verdict::Failure;
+
+    /// What the case that is named for it sees.
+    fn failure(mutant: Mutant) -> Failure {
+        let case = cases::named(mutant.caught_by());
+        match execute(case, Arc::new(ReferenceHarness::with_mutant(mutant)), case.name) {
+            Outcome::Failed(failure) => failure,
+            other => panic!("{mutant:?}: {other}"),
+        }
+    }
+
+    #[test]
+    fn two_holders_and_tokens_that_go_back_are_marked() {
+        for mutant in [
+            Mutant::GrantCountsFromTheReply,
+            Mutant::RenewalCountsFromTheReply,
+            Mutant::GrantCountsFromItsEffect,
+            Mutant::RenewalCountsFromItsEffect,
+            Mutant::StateWrittenBack,
+            Mutant::HolderIdPerClient,
+            Mutant::AskersTtlCutsTheHolders,
+            Mutant::ReleaseWithoutCompare,
+            Mutant::AbandonWithoutCompare,
+            Mutant::HoldEndsWithItsConnection,
+            Mutant::OldestNameIsEvicted,
+            Mutant::CounterDeletedWithTheHold,
+            Mutant::PassKeepsTheToken,
+            Mutant::AnyKeyWillDo,
+            Mutant::WriterBesideReaders,
+            Mutant::ReaderBesideAWriter,
+            Mutant::DowngradeLetsAWriterIn,
+            Mutant::TwoUpgraders,
+            Mutant::UpgradeBesideReaders,
+            Mutant::TermsOverlap,
+            Mutant::PermitsCountedByTheClient,
+            Mutant::PermitsCountHolders,
+            Mutant::PermitsBesideOtherModes,
+            Mutant::RevokeFreesAtOnce,
+            Mutant::HoldersLimitCounts,
+            Mutant::ExpiredPermitReturnsTwice,
+        ] {
+            let failure = failure(mutant);
+            assert!(failure.safety, "{mutant:?}: {failure}");
+        }
+    }
+
+    /// A busy machine explains the end of a hold that nobody believes in, and a turn that is out of order has no two holders.
+    #[test]
+    fn other_failures_are_not_marked() {
+        for mutant in [
+            Mutant::NoRenewal,
+            Mutant::RenewalGivenUpEarly,
+            Mutant::NewcomersComeFirst,
+            Mutant::SmallRequestsPassLargeOnes,
+        ] {
+            let failure = failure(mutant);
+            assert!(!failure.safety, "{mutant:?}: {failure}");
+        }
+    }
+}

@@ -1,6 +1,7 @@
 //! Driving a raw backend, as core does.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use lock_core::backend::request::{RequestControl, RequestOptions, Terms};
@@ -12,9 +13,9 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
 use crate::context::{RawCx, lock_name};
-use crate::verdict::{OrFail, Stop, Verdict, ensure};
+use crate::verdict::{OrFail, Stop, Verdict, ensure, ensure_safe};
 
-pub(crate) use modes::{A_MOMENT, ensure_waiting, permits, request_in};
+pub(crate) use modes::{A_MOMENT, ensure_in_line, ensure_waiting, permits, request_in};
 
 mod modes;
 
@@ -32,6 +33,7 @@ pub(crate) struct Waiter {
     pub(crate) request: AcquireRequest,
     pub(crate) control: RequestControl,
     driving: JoinHandle<Result<Attempt>>,
+    was_granted: Arc<AtomicBool>,
 }
 
 /// The time before a request without an answer is repeated.
@@ -126,14 +128,33 @@ impl RawCx {
         granted(attempt, request, control)
     }
 
-    /// Fails if the name is granted to this client.
+    /// Fails if the name is granted to this client. Its holder's ttl does not end meanwhile, so that a grant means two holders.
     pub(crate) async fn ensure_taken(&self, backend: &Arc<dyn DistributedLock>, name: &str) -> Verdict {
+        self.ensure_taken_while(|| true, backend, name).await
+    }
+
+    /// The same beside a hold whose ttl may be over on a busy machine: then a grant does not mean two holders.
+    pub(crate) async fn ensure_taken_beside(
+        &self,
+        first: &Grant,
+        backend: &Arc<dyn DistributedLock>,
+        name: &str,
+    ) -> Verdict {
+        self.ensure_taken_while(|| first.is_live(), backend, name).await
+    }
+
+    async fn ensure_taken_while(
+        &self,
+        is_held: impl FnOnce() -> bool,
+        backend: &Arc<dyn DistributedLock>,
+        name: &str,
+    ) -> Verdict {
         match self.try_once(backend, name).await? {
             Err(_) => Ok(()),
-            Ok(grant) => Err(Stop::safety(format!(
-                "{name:?} was granted to a second one, token {}",
-                grant.token()
-            ))),
+            Ok(grant) => Err(Stop::second(
+                is_held(),
+                format!("{name:?} was granted to a second one, token {}", grant.token()),
+            )),
         }
     }
 
@@ -226,11 +247,18 @@ impl RawCx {
         control: RequestControl,
     ) -> Waiter {
         let (backend, asked) = (backend.clone(), request.clone());
-        let driving = tokio::spawn(async move { drive(&*backend, &asked).await });
+        let was_granted = Arc::new(AtomicBool::new(false));
+        let granted = was_granted.clone();
+        let driving = tokio::spawn(async move {
+            let attempt = drive(&*backend, &asked).await;
+            granted.store(matches!(attempt, Ok(Attempt::Granted(..))), Ordering::SeqCst);
+            attempt
+        });
         Waiter {
             request,
             control,
             driving,
+            was_granted,
         }
     }
 }
@@ -255,6 +283,11 @@ pub(crate) fn granted(
     }
 }
 
+/// Whether a holder may still rely on this lease.
+pub(crate) fn is_live(lease: &Lease) -> bool {
+    matches!(lease.state(), HoldState::Held | HoldState::Suspect)
+}
+
 impl Waiter {
     /// The grant that must come within `bound`.
     pub(crate) async fn grant(self, cx: &RawCx, bound: Duration, what: &str) -> Result<Grant, Stop> {
@@ -270,9 +303,50 @@ impl Waiter {
         }
     }
 
+    /// The grant that must come within `bound`, when the hold of another one is over: its holder must not believe in it any more.
+    pub(crate) async fn grant_after(
+        self,
+        first: &Grant,
+        cx: &RawCx,
+        bound: Duration,
+        what: &str,
+    ) -> Result<Grant, Stop> {
+        let next = self.grant(cx, bound, what).await?;
+        first.ensure_over("granted to the next one")?;
+        Ok(next)
+    }
+
     /// Whether the request still waits.
     pub(crate) fn is_waiting(&self) -> bool {
         !self.driving.is_finished()
+    }
+
+    /// Fails if the request was granted, which means two holders, or has failed.
+    #[track_caller]
+    pub(crate) fn ensure_waiting(&self, when: &str) -> Verdict {
+        match self.is_waiting() {
+            true => Ok(()),
+            false => Err(self.has_ended(self.was_granted(), when)),
+        }
+    }
+
+    /// The same of a request for which there is room, but not before it is its turn: a grant breaks the order alone.
+    #[track_caller]
+    pub(crate) fn ensure_in_line(&self, when: &str) -> Verdict {
+        match self.is_waiting() {
+            true => Ok(()),
+            false => Err(self.has_ended(false, when)),
+        }
+    }
+
+    fn was_granted(&self) -> bool {
+        self.was_granted.load(Ordering::SeqCst)
+    }
+
+    #[track_caller]
+    fn has_ended(&self, are_two: bool, when: &str) -> Stop {
+        let how = if self.was_granted() { "was granted" } else { "failed" };
+        Stop::second(are_two, format!("{when}, one who had to wait {how}"))
     }
 
     /// The result of the request, within `bound`.
@@ -306,7 +380,18 @@ impl Grant {
 
     /// Whether this process may still rely on the hold.
     pub(crate) fn is_live(&self) -> bool {
-        matches!(self.lease().state(), HoldState::Held | HoldState::Suspect)
+        is_live(self.lease())
+    }
+
+    /// Fails if this process still relies on the hold, which is over at the server: another one may have the name.
+    #[track_caller]
+    pub(crate) fn ensure_over(&self, when: &str) -> Verdict {
+        ensure_safe!(
+            !self.is_live(),
+            "{when}, and two believe that they hold it: {:?} is left of the first",
+            self.lease().valid_for()
+        );
+        Ok(())
     }
 
     /// Nobody wants it any more.

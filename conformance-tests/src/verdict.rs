@@ -138,6 +138,12 @@ impl Stop {
         Self::failed(message.into(), true, true)
     }
 
+    /// A name was granted to a second one. If the first one still has it, there are two holders.
+    #[track_caller]
+    pub(crate) fn second(is_first_held: bool, message: String) -> Self {
+        Self::failed(message, true, is_first_held)
+    }
+
     /// An operation failed that was to succeed.
     #[track_caller]
     pub fn error(doing: &str, error: &dyn std::error::Error) -> Self {

@@ -4,7 +4,7 @@ use lock_core::HoldState;
 use lock_core::backend::Attempt;
 
 use crate::context::RawCx;
-use crate::verdict::{OrFail, Verdict, ensure};
+use crate::verdict::{OrFail, Verdict, ensure, ensure_safe};
 
 /// An abandoned grant is no hold any more.
 pub(crate) async fn an_abandoned_grant_frees_the_name(cx: &RawCx) -> Verdict {
@@ -40,14 +40,14 @@ pub(crate) async fn an_abandon_touches_nobody_else(cx: &RawCx) -> Verdict {
     let waiting = cx.wait_for(&waiter, "a", ttl).await?;
     let (tried, _control) = cx.trying("a", ttl)?;
     let busy = other.acquire(&tried).await.or_fail("try")?;
-    ensure!(matches!(busy, Attempt::Busy(_)), "granted while another held it");
+    ensure_safe!(matches!(busy, Attempt::Busy(_)), "granted while another held it");
     for request in [&robbed.request, &tried] {
         cx.soon("the abandon", other.abandon(request))
             .await?
             .or_fail("abandon")?;
     }
     cx.ensure_taken(&other, "a").await?;
-    ensure!(waiting.is_waiting(), "granted while another held it");
+    waiting.ensure_waiting("while another held it")?;
     grant.release().await?;
     waiting
         .grant(cx, cx.patience(), "the waiter to be granted")

@@ -13,7 +13,7 @@ use crate::context::RawCx;
 use crate::link::Link;
 use crate::raw::Grant;
 use crate::sending::delay_sending;
-use crate::verdict::{OrFail, Stop, Verdict, ensure_safe};
+use crate::verdict::{OrFail, Stop, Verdict};
 
 /// More than the margin of a lease, and so little that it may pass several times before a grant.
 pub(super) const PART_OF_THE_TTL: u32 = 6;
@@ -54,11 +54,6 @@ pub(super) async fn ensure_ends_first(cx: &RawCx, link: &Link, grant: &Grant) ->
     let waiting = cx.wait_out(&waiter, asking).await?;
     link.stall();
     let what = "the waiter to be granted when the ttl is over";
-    let next = waiting.grant(cx, cx.freed_by(cx.ttl()), what).await?;
-    ensure_safe!(
-        !grant.is_live(),
-        "two believe that they hold it: {:?} is left of the first",
-        grant.lease().valid_for()
-    );
+    let next = waiting.grant_after(grant, cx, cx.freed_by(cx.ttl()), what).await?;
     next.release().await
 }

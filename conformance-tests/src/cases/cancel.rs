@@ -6,7 +6,7 @@ use std::time::Duration;
 use lock_core::backend::DistributedLock;
 use tokio::time::{sleep, timeout};
 
-use super::support::{Began, LITTLE, Polls, is_pending};
+use super::support::{Began, LITTLE, Polls, ensure_pending, refused};
 use crate::context::{Cx, RawCx};
 use crate::link::Link;
 use crate::subject::{LockerSubject, Subject, WaitLimit};
@@ -77,7 +77,10 @@ pub(crate) async fn a_wait_is_dropped_after_every_poll(cx: &Cx) -> Verdict {
         let dropped = format!("a wait was dropped after {polls} polls and its holder had released");
         cx.until_free("a", cx.patience(), &dropped).await?;
         match waited {
-            Ok(Some(acquired)) => return Err(Stop::assertion(format!("granted while it was held: {acquired:?}"))),
+            Ok(Some(acquired)) => {
+                let error = refused(acquired, "a wait while it was held")?;
+                return Err(Stop::error("wait", &error));
+            }
             Ok(None) => reached = polls,
             // Nothing rests so early: the next poll takes longer on a busy machine.
             Err(_) if polls < ENOUGH && rest < cx.patience() => rest *= 4,
@@ -99,10 +102,7 @@ pub(crate) async fn a_wait_is_dropped_while_it_is_granted(cx: &Cx) -> Verdict {
         let guard = cx.hold(&holder, &ask).await?;
         let client = cx.subject().await;
         let mut waiting = Box::pin(client.acquire(&ask));
-        ensure!(
-            is_pending(&mut waiting, Duration::from_millis(100)).await,
-            "granted while it was held"
-        );
+        ensure_pending(&mut waiting, Duration::from_millis(100), "while it was held").await?;
         guard.released().await?;
         // A grant that comes within so few polls is dropped as a guard: as good.
         drop(cx.soon("the waiter to be woken", Polls::new(waiting, polls)).await?);

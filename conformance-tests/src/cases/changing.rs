@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use lock_core::ErrorKind;
 use lock_core::backend::Mode::{Shared, Upgradable};
+use tokio::time::timeout;
 
-use super::support::{Began, is_pending};
+use super::support::Began;
 use crate::context::Cx;
 use crate::subject::{Ask, State, Subject, SubjectGuard};
-use crate::verdict::{Capability, OrFail, Stop, Verdict, ensure};
+use crate::verdict::{Capability, OrFail, Stop, Verdict, ensure, ensure_safe};
 
 /// A client whose guards can be changed like this.
 async fn client_with(cx: &Cx, capability: Capability) -> Result<Arc<dyn Subject>, Stop> {
@@ -35,10 +36,7 @@ pub(crate) async fn a_downgraded_guard_lets_no_writer_in(cx: &Cx) -> Verdict {
     let writing = Began::acquire(&other, &write).await;
     cx.until_places("a", 1).await?;
     cx.soon("downgrade", guard.downgrade()).await?.or_fail("downgrade")?;
-    ensure!(
-        writing.is_waiting(),
-        "a writer got in, or failed, beside the one that reads on"
-    );
+    writing.ensure_waiting("while the former writer read on")?;
     writing.drop_it();
     ensure_reading(cx, &*guard, &write, "its downgrade").await?;
     guard.released().await?;
@@ -61,7 +59,7 @@ pub(crate) async fn an_upgraded_guard_is_alone(cx: &Cx) -> Verdict {
     let (upgraded, left) = cx.soon("an upgrade after the last reader", both).await?;
     left?;
     upgraded.or_fail("upgrade")?;
-    ensure!(
+    ensure_safe!(
         guard.token() > first,
         "upgraded from token {first} to {}",
         guard.token()
@@ -87,14 +85,18 @@ pub(crate) async fn a_failed_upgrade_leaves_the_guard_reading(cx: &Cx) -> Verdic
             Err(error) if error.kind() == ErrorKind::Unavailable && !is_last => {
                 cx.ensure_busy(&other, &write).await?;
             }
-            upgraded => return Err(Stop::assertion(format!("upgraded beside a reader: {upgraded:?}"))),
+            Ok(()) => return Err(Stop::safety("upgraded beside a reader")),
+            Err(error) => return Err(Stop::assertion(format!("an upgrade beside a reader failed: {error}"))),
         }
     }
     ensure_reading(cx, &*guard, &write, "its upgrade timed out").await?;
     {
         let mut upgrading = guard.upgrade(None);
-        let is_waiting = is_pending(&mut upgrading, Duration::from_millis(50)).await;
-        ensure!(is_waiting, "upgraded, or failed, beside a reader");
+        match timeout(Duration::from_millis(50), &mut upgrading).await {
+            Err(_) => {}
+            Ok(Ok(())) => return Err(Stop::safety("upgraded beside a reader")),
+            Ok(Err(error)) => return Err(Stop::assertion(format!("an upgrade beside a reader failed: {error}"))),
+        }
     }
     ensure_reading(cx, &*guard, &write, "its upgrade was dropped").await?;
     reader.released().await?;

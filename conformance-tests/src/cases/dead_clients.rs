@@ -105,6 +105,7 @@ pub(crate) async fn processes_killed_in_a_request_cost_no_name(cx: &Cx) -> Verdi
             // At another moment each time.
             sleep(Duration::from_micros(u64::from(number) * 173)).await;
             child.kill()?;
+            child.had_nothing_of_others(cx).await?;
             cx.ensure_busy(&other, &held).await?;
             own_names.push((own, token));
         }

@@ -31,7 +31,7 @@ pub(crate) async fn a_lock_and_an_election_exclude_each_other(cx: &Cx) -> Verdic
         ensure_labelled(cx, "a leader").await?;
         let waiting = Began::acquire(locking, &ask).await;
         ensure_safe!(leads.is_waiting().await, "one term began in another one");
-        ensure_safe!(waiting.is_waiting(), "the name was locked while a candidate leads");
+        waiting.ensure_waiting("while a candidate leads")?;
         leads.resign();
         let what = "the lock to be granted when the leader resigns";
         let next = waiting.granted(cx, what).await?;

@@ -163,7 +163,7 @@ pub(crate) async fn another_process_excludes_us(cx: &Cx) -> Verdict {
     let theirs: u64 = token
         .parse()
         .map_err(|_| Stop::assertion(format!("not a token: {token:?}")))?;
-    ensure!(
+    ensure_safe!(
         guard.token().as_u64() > theirs,
         "our token {} is not above theirs, {theirs}",
         guard.token()

@@ -6,7 +6,6 @@ use crate::child::Child;
 use crate::context::{Cx, RawCx};
 use crate::job::Job;
 use crate::link::Link;
-use crate::subject::State;
 use crate::verdict::{Capability, OrFail, Stop, Verdict, ensure, ensure_safe};
 
 /// A client whose network goes silent loses its holds to those who wait, and by then has ceased to believe in them.
@@ -18,13 +17,13 @@ pub(crate) async fn a_silent_clients_hold_ends(cx: &RawCx) -> Verdict {
     let waiting = cx.wait_out(&waiter, asking).await?;
     link.stall();
     let next = waiting
-        .grant(cx, cx.freed_by(ttl), "the waiter to be granted when the ttl is over")
+        .grant_after(
+            &grant,
+            cx,
+            cx.freed_by(ttl),
+            "the waiter to be granted when the ttl is over",
+        )
         .await?;
-    ensure!(
-        !grant.is_live(),
-        "two believe that they hold it: {:?} is left of the first",
-        grant.lease().valid_for()
-    );
     next.release().await
 }
 
@@ -40,13 +39,13 @@ pub(crate) async fn belief_counts_from_before_the_request(cx: &RawCx) -> Verdict
     let waiting = cx.wait_out(&waiter, asking).await?;
     link.stall();
     let next = waiting
-        .grant(cx, cx.freed_by(ttl), "the waiter to be granted when the ttl is over")
+        .grant_after(
+            &grant,
+            cx,
+            cx.freed_by(ttl),
+            "the waiter to be granted when the ttl is over",
+        )
         .await?;
-    ensure!(
-        !grant.is_live(),
-        "two believe that they hold it: {:?} is left of the first",
-        grant.lease().valid_for()
-    );
     next.release().await
 }
 
@@ -94,11 +93,7 @@ pub(crate) async fn an_expired_hold_stays_expired(cx: &RawCx) -> Verdict {
         !held,
         "a renewal after its end brought a hold back; it was answered {renewed:?}"
     );
-    ensure!(
-        !grant.is_live(),
-        "a renewal after its end made a hold believed in again"
-    );
-    Ok(())
+    grant.ensure_over("renewed after its end")
 }
 
 /// Nor does it take the lock from the one who has it by then.
@@ -109,14 +104,13 @@ pub(crate) async fn an_expired_hold_is_not_renewed_over_its_successor(cx: &RawCx
     link.stall();
     let waiting = cx.start_waiting(&waiter, "a", cx.long_ttl().await)?;
     let next = waiting
-        .grant(cx, cx.freed_by(ttl), "the successor to be granted")
+        .grant_after(&grant, cx, cx.freed_by(ttl), "the successor to be granted")
         .await?;
     link.heal();
     let renewed = cx.soon("a renewal of what has ended", grant.hold.renew(ttl)).await?;
-    ensure!(
-        !grant.is_live(),
-        "a hold with a successor is believed in again; its renewal: {renewed:?}"
-    );
+    grant.ensure_over(&format!(
+        "its successor holds it, and its renewal was answered {renewed:?}"
+    ))?;
     let token = cx.status("a").await?.holders.first().and_then(|holder| holder.token);
     ensure!(
         token.is_none() || token == Some(next.token()),
@@ -133,7 +127,7 @@ pub(crate) async fn an_askers_ttl_does_not_cut_the_holders(cx: &RawCx) -> Verdic
     let waiting = cx.wait_for(&asker, "a", cx.ttl()).await?;
     sleep(2 * cx.ttl()).await;
     cx.ensure_taken(&asker, "a").await?;
-    ensure!(waiting.is_waiting(), "granted while the holder's ttl ran");
+    waiting.ensure_waiting("while the holder's ttl ran")?;
     ensure!(grant.is_live(), "the holder lost it meanwhile");
     grant.release().await?;
     waiting
@@ -196,11 +190,7 @@ pub(crate) async fn a_fixed_lease_ends_by_itself(cx: &Cx) -> Verdict {
         .await?
         .or_fail(what)?;
     let took = started.elapsed();
-    ensure!(
-        guard.state() == State::Lost,
-        "a second one holds it, and the first says {:?}",
-        guard.state()
-    );
+    guard.ensure_over()?;
     ensure!(took >= ttl - ttl / 10, "a fixed lease of {ttl:?} ended after {took:?}");
     ensure!(next.is_some(), "a waiter was told busy");
     Ok(())

@@ -5,7 +5,7 @@ use std::time::Duration;
 use lock_core::ErrorKind;
 use tokio::time::{Instant, sleep};
 
-use super::support::{LITTLE, is_pending};
+use super::support::{LITTLE, ensure_pending_beside};
 use crate::context::{Cx, RawCx};
 use crate::link::Link;
 use crate::raw::Grant;
@@ -37,17 +37,10 @@ pub(crate) async fn an_extend_holds_for_longer(cx: &Cx) -> Verdict {
     );
     let (waiter, ask) = (cx.subject().await, cx.ask("a").await);
     let mut waiting = Box::pin(waiter.acquire(&ask));
-    ensure!(
-        is_pending(&mut waiting, 2 * ttl).await,
-        "granted to another long before the end of the extend"
-    );
+    ensure_pending_beside(&*guard, &mut waiting, 2 * ttl, "long before the end of the extend").await?;
     let what = "the waiter to be granted at the end of the extend";
     let next = cx.within(cx.freed_by(4 * ttl), what, waiting).await?.or_fail(what)?;
-    ensure!(
-        guard.state() == State::Lost,
-        "a second one holds it, and the first says {:?}",
-        guard.state()
-    );
+    guard.ensure_over()?;
     ensure!(next.is_some(), "a waiter was told busy");
     Ok(())
 }
@@ -60,10 +53,7 @@ pub(crate) async fn renewals_do_not_undo_an_extend(cx: &Cx) -> Verdict {
     link.stall();
     let (waiter, ask) = (cx.subject().await, cx.ask("a").await);
     let mut waiting = Box::pin(waiter.acquire(&ask));
-    ensure!(
-        is_pending(&mut waiting, 2 * ttl).await,
-        "granted to another long before the end of the extend"
-    );
+    ensure_pending_beside(&*guard, &mut waiting, 2 * ttl, "long before the end of the extend").await?;
     ensure!(guard.state() != State::Lost, "lost long before the end of the extend");
     Ok(())
 }
@@ -80,7 +70,7 @@ pub(crate) async fn an_extend_is_not_passed_on(cx: &Cx) -> Verdict {
     }
     extended.or_fail("extend")?;
     let mut waiting = Box::pin(client.acquire(&ask));
-    ensure!(is_pending(&mut waiting, LITTLE).await, "granted twice, or failed");
+    ensure_pending_beside(&*guard, &mut waiting, LITTLE, "while it was held").await?;
     guard.released().await?;
     let what = "the next task of the client to be granted";
     let next = cx.soon(what, waiting).await?.or_fail(what)?;
@@ -106,7 +96,7 @@ pub(crate) async fn a_shorter_renewal_changes_nothing(cx: &RawCx) -> Verdict {
         "a renewal for {ttl:?} left {after:?} after {took:?} where {before:?} were"
     );
     sleep(2 * ttl).await;
-    cx.ensure_taken(&other, "a").await?;
+    cx.ensure_taken_beside(&grant, &other, "a").await?;
     ensure!(grant.is_live(), "lost long before the end of the extend");
     grant.release().await
 }

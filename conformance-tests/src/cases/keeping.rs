@@ -48,7 +48,7 @@ pub(crate) async fn a_released_name_is_kept(cx: &RawCx) -> Verdict {
     let waiting = cx.wait_for(&waiter, "a", cx.long_ttl().await).await?;
     let sent = release_keeping(cx, &grant, 2 * ttl).await?;
     for other in [&client, &waiter] {
-        cx.ensure_taken(other, "a").await?;
+        cx.ensure_taken_beside(&grant, other, "a").await?;
     }
     ensure!(cx.is_held("a").await?, "kept, and shown as free");
     let next = granted_after(cx, waiting, sent, 2 * ttl).await?;
@@ -141,7 +141,7 @@ pub(crate) async fn a_kept_name_is_the_first_waiters(cx: &RawCx) -> Verdict {
     let sent = release_keeping(cx, &grant, ttl).await?;
     let second = cx.wait_for(&second, "a", long).await?;
     let next = granted_after(cx, first, sent, ttl).await?;
-    ensure!(second.is_waiting(), "granted to two");
+    second.ensure_waiting("while the first one held it")?;
     next.release().await?;
     let last = second.grant(cx, cx.patience(), "the second one to be granted").await?;
     last.release().await

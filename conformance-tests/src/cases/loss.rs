@@ -65,11 +65,7 @@ pub(crate) async fn the_own_clock_tells_before_another_gets_it(cx: &Cx) -> Verdi
         .within(cx.freed_by(ttl), what, waiter.acquire(&ask))
         .await?
         .or_fail(what)?;
-    ensure!(
-        guard.state() == State::Lost,
-        "a second one holds it, and the first says {:?}",
-        guard.state()
-    );
+    guard.ensure_over()?;
     ensure!(next.is_some(), "a waiter was told busy");
     ensure_lost(cx, &*guard, cx.patience(), "the loss to be told").await
 }
@@ -99,7 +95,8 @@ pub(crate) async fn a_broken_connection_is_survived_or_told(cx: &Cx) -> Verdict 
     sleep(2 * cx.ttl()).await;
     match guard.state() {
         State::Held | State::Suspect => {
-            cx.ensure_busy(&cx.subject().await, &cx.ask("a").await).await?;
+            cx.ensure_busy_beside(&*guard, &cx.subject().await, &cx.ask("a").await)
+                .await?;
             guard.released().await
         }
         State::Lost => {
@@ -225,11 +222,7 @@ pub(crate) async fn a_lost_lock_can_be_acquired_again(cx: &Cx) -> Verdict {
         .await?
         .or_fail(what)?;
     let guard = guard.ok_or_else(|| Stop::assertion("an acquire that waits for ever was busy"))?;
-    ensure!(
-        lost.state() == State::Lost,
-        "a second one holds it, and the first says {:?}",
-        lost.state()
-    );
+    lost.ensure_over()?;
     ensure_safe!(
         guard.token() > lost.token(),
         "token {} after {}",

@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::errors::{ensure_explained, ensure_unavailable};
-use super::support::{LITTLE, is_pending};
+use super::support::{LITTLE, ensure_pending, refused};
 use crate::context::{Cx, RawCx};
 use crate::link::Link;
 use crate::verdict::{OrFail, Stop, Verdict, ensure};
@@ -74,15 +74,9 @@ pub(crate) async fn a_waiter_outlasts_an_outage(cx: &Cx) -> Verdict {
     cx.hold(&waiter, &ask).await?.released().await?;
     let guard = cx.hold(&holder, &ask).await?;
     let mut waiting = Box::pin(waiter.acquire(&ask));
-    ensure!(
-        is_pending(&mut waiting, Duration::from_millis(100)).await,
-        "granted while it was held"
-    );
+    ensure_pending(&mut waiting, Duration::from_millis(100), "while it was held").await?;
     link.cut();
-    ensure!(
-        is_pending(&mut waiting, cx.ttl()).await,
-        "a waiter that wants to wait for ever ended in an outage"
-    );
+    ensure_pending(&mut waiting, cx.ttl(), "in an outage").await?;
     link.heal();
     guard.released().await?;
     let acquired = cx
@@ -128,14 +122,10 @@ async fn a_wait_behind(cx: &Cx, time: Duration, fail: fn(&Link)) -> Result<Error
     let started = Instant::now();
     let limited = ask.within(time);
     let mut waiting = Box::pin(waiter.acquire(&limited));
-    ensure!(
-        is_pending(&mut waiting, Duration::from_millis(100)).await,
-        "granted while it was held"
-    );
+    ensure_pending(&mut waiting, Duration::from_millis(100), "while it was held").await?;
     fail(&link);
-    let Err(error) = cx.within(time + cx.patience(), "a wait in an outage", waiting).await? else {
-        return Err(Stop::assertion("granted while it was held"));
-    };
+    let what = "a wait in an outage";
+    let error = refused(cx.within(time + cx.patience(), what, waiting).await?, what)?;
     let took = started.elapsed();
     ensure!(took >= time, "a wait of {time:?} ended after {took:?}: {error}");
     link.heal();

@@ -124,7 +124,7 @@ fn ensure_above(token: FencingToken, earlier: &Grant) -> Verdict {
         let Some(passed) = pass(&hold)? else { break };
         hold = passed.hold;
     }
-    ensure!(
+    ensure_safe!(
         token > hold.token(),
         "token {token} was granted, and {} was reserved before",
         hold.token()

@@ -7,7 +7,7 @@ use lock_core::FencingToken;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use super::support::{Began, LITTLE, Polls, counts, granted, is_pending};
+use super::support::{Began, LITTLE, Polls, counts, ensure_pending, granted};
 use crate::context::Cx;
 use crate::link::Link;
 use crate::subject::Ask;
@@ -101,7 +101,7 @@ pub(crate) async fn a_waiter_is_dropped_during_a_release(cx: &Cx) -> Verdict {
         let guard = cx.hold(&client, &ask).await?;
         let next_ask = with_another_label(&ask);
         let mut next = Box::pin(client.acquire(&next_ask));
-        ensure!(is_pending(&mut next, LITTLE).await, "granted while it was held");
+        ensure_pending(&mut next, LITTLE, "while it was held").await?;
         let behind = Began::acquire(&client, &ask).await;
         let mut releasing = Box::pin(guard.released());
         let done = cx.soon("a release", Polls::new(&mut releasing, polls)).await?;
@@ -169,7 +169,7 @@ pub(crate) async fn a_release_whose_reply_is_lost_frees_the_next(cx: &Cx) -> Ver
         ensure!(counts(&released), "it took effect, and answered {released:?}");
         let next = next.granted(cx, "the next one to be granted").await?;
         ensure_safe!(next.token() > first, "token {} after {first}", next.token());
-        ensure!(behind.is_waiting(), "granted to two, or failed");
+        behind.ensure_waiting("while the next one held it")?;
         cx.ensure_busy(cx.observer().await, &ask).await?;
         next.released().await?;
         behind
@@ -191,7 +191,7 @@ pub(crate) async fn a_waiter_is_dropped_before_a_release_is_answered(cx: &Cx) ->
         let guard = cx.hold(&client, &ask).await?;
         let next_ask = with_another_label(&ask);
         let mut next = Box::pin(client.acquire(&next_ask));
-        ensure!(is_pending(&mut next, LITTLE).await, "granted while it was held");
+        ensure_pending(&mut next, LITTLE, "while it was held").await?;
         link.hold_replies_after(0);
         let releasing = tokio::spawn(guard.release());
         cx.soon("an answer to be on its way", link.holding()).await?;

@@ -17,11 +17,7 @@ pub(crate) async fn each_permit_expires_by_itself(cx: &RawCx) -> Verdict {
     let waiting = cx.wait_out(&waiter, cx.request_in("a", one).await?).await?;
     link.stall();
     let what = "the waiter to be granted when the silent holder's ttl is over";
-    let next = waiting.grant(cx, cx.freed_by(ttl), what).await?;
-    ensure!(
-        !ends.is_live(),
-        "a permit was given away, and its first holder believes in it"
-    );
+    let next = waiting.grant_after(&ends, cx, cx.freed_by(ttl), what).await?;
     ensure!(stays.is_live(), "a permit ended with another one");
     cx.ensure_refused(&client, "a", one).await?;
     for grant in [stays, next] {
@@ -67,8 +63,8 @@ pub(crate) async fn a_dead_holders_permits_return(cx: &RawCx) -> Verdict {
     let (link, ttl) = (Link::new(), cx.ttl());
     let dead = cx.client_through(&link, Capability::Permits).await?;
     let client = cx.connected().await?;
-    let _dead = cx.grant_in_for(&dead, "a", permits(2, 3)?, ttl).await?;
-    cx.ensure_refused(&client, "a", permits(3, 3)?).await?;
+    let taken = cx.grant_in_for(&dead, "a", permits(2, 3)?, ttl).await?;
+    cx.ensure_refused_beside(&taken, &client, "a", permits(3, 3)?).await?;
     link.cut();
     let (request, control) = cx.request_in("a", permits(3, 3)?).await?;
     let waiting = cx.go_on_waiting(&client, request, control);
@@ -89,9 +85,9 @@ pub(crate) async fn a_renewed_permit_stays(cx: &RawCx) -> Verdict {
         ended = cx.until_holders("a", 1, bound, "the silent holder's permit to end") => ended?,
         failed = stays.keep_up(&client, ttl, 2 * bound) => failed?,
     }
-    ensure!(!ends.is_live(), "a permit has ended, and its holder believes in it");
+    ends.ensure_over("its permit has ended")?;
     ensure!(stays.is_live(), "a permit that was renewed is lost");
-    cx.ensure_refused(&client, "a", permits(2, 2)?).await?;
+    cx.ensure_refused_beside(&stays, &client, "a", permits(2, 2)?).await?;
     stays.release().await?;
     cx.until_free("a", cx.patience(), "all permits have been released")
         .await

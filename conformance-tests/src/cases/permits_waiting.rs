@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use crate::context::RawCx;
-use crate::raw::{drive, ensure_waiting, granted, permits, request_in};
+use crate::raw::{drive, ensure_in_line, ensure_waiting, granted, permits, request_in};
 use crate::verdict::{Capability, OrFail, Stop, Verdict};
 
 /// A request for all permits gets them in the end, though there is never a moment in which nobody wants one.
@@ -59,9 +59,10 @@ pub(crate) async fn a_small_request_does_not_pass_a_large_one(cx: &RawCx) -> Ver
     let held = cx.grant_in(&client, "a", one).await?;
     let waiting = cx.wait_in(&large, "a", all).await?;
     cx.until_places("a", 1).await?;
-    cx.ensure_refused(&small, "a", one).await?;
+    cx.ensure_passes_nobody(&small, "a", one).await?;
     let behind = cx.wait_in(&small, "a", two).await?;
-    ensure_waiting(&[&waiting, &behind], "while a large request waited").await?;
+    ensure_waiting(&[&waiting], "while one permit was out").await?;
+    ensure_in_line(&[&behind], "while a large request waited").await?;
     held.release().await?;
     let what = "the large request to be granted";
     let grant = waiting.grant(cx, cx.patience(), what).await?;
@@ -104,9 +105,10 @@ pub(crate) async fn a_smaller_limit_is_not_starved(cx: &RawCx) -> Verdict {
     let second = cx.grant_in(&client, "a", permits(1, 5)?).await?;
     let waiting = cx.wait_in(&smaller, "a", permits(1, 2)?).await?;
     cx.until_places("a", 1).await?;
-    cx.ensure_refused(&larger, "a", permits(1, 5)?).await?;
+    cx.ensure_passes_nobody(&larger, "a", permits(1, 5)?).await?;
     let behind = cx.wait_in(&larger, "a", permits(1, 5)?).await?;
-    ensure_waiting(&[&waiting, &behind], "while a request waited for its smaller limit").await?;
+    ensure_waiting(&[&waiting], "while its limit was reached").await?;
+    ensure_in_line(&[&behind], "while a request waited for its smaller limit").await?;
     first.release().await?;
     let what = "the request of the smaller limit to be granted";
     let third = waiting.grant(cx, cx.patience(), what).await?;

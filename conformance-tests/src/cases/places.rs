@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use super::support::{Began, LITTLE, granted, is_pending};
+use super::support::{Began, LITTLE, ensure_pending_beside, refused};
 use crate::context::Cx;
 use crate::link::Link;
 use crate::subject::{State, SubjectGuard};
@@ -36,10 +36,9 @@ pub(crate) async fn local_waiters_share_one_place(cx: &Cx) -> Verdict {
         let token = Some(next.token());
         ensure_safe!(token > last, "token {token:?} after {last:?}");
         last = token;
-        ensure!(
-            waiting.iter().all(Began::is_waiting),
-            "while waiter {number} held it, one behind it was granted as well, or failed"
-        );
+        for behind in &waiting {
+            behind.ensure_waiting(&format!("while waiter {number} held it"))?;
+        }
         next.released().await?;
     }
     cx.until_free("a", cx.patience(), "all have had their turn").await
@@ -98,21 +97,18 @@ async fn place_outlives(cx: &Cx, time: Option<Duration>) -> Verdict {
     let elsewhere = Began::acquire(&other, &ask).await;
     cx.until_places("a", 2).await?;
     match time {
-        Some(_) => ensure!(
-            first.end(cx, "the first one's time to be up").await?.is_err(),
-            "granted while it was held"
-        ),
+        Some(_) => {
+            let what = "the first one's time to be up";
+            refused(first.end(cx, what).await?, what)?;
+        }
         None => first.drop_it(),
     }
     // By then the server has received all requests.
     sleep(Duration::from_millis(50)).await;
     guard.released().await?;
-    let next = second.end(cx, "the one behind the first one to be granted").await?;
-    ensure!(
-        elsewhere.is_waiting(),
-        "a client that came later was granted before the one whose first one had left"
-    );
-    granted(next)?.released().await?;
+    let next = second.granted(cx, "the one behind the first one to be granted").await?;
+    elsewhere.ensure_waiting("while the one behind the first one held it")?;
+    next.released().await?;
     elsewhere
         .granted(cx, "the client that came later to be granted")
         .await?
@@ -220,10 +216,7 @@ pub(crate) async fn a_grant_to_one_who_left_lasts_for_the_next_one(cx: &Cx) -> V
     link.heal();
     let guard = winner.granted(cx, "the one who is still there to be granted").await?;
     let mut waiting = Box::pin(other.acquire(&ask));
-    ensure!(
-        is_pending(&mut waiting, 2 * cx.ttl()).await,
-        "another client has it, or failed, while the winner's ttl lasts"
-    );
+    ensure_pending_beside(&*guard, &mut waiting, 2 * cx.ttl(), "while the winner's ttl lasts").await?;
     ensure!(
         guard.state() == State::Held,
         "{:?} with the ttl of one who had left",

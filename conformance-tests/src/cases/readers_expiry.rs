@@ -19,9 +19,9 @@ pub(crate) async fn each_reader_ends_by_its_own_ttl(cx: &RawCx) -> Verdict {
     link.stall();
     cx.until_holders("a", 2, cx.freed_by(ttl), "the silent reader's hold to end")
         .await?;
-    ensure!(!ends.is_live(), "a reader's hold has ended, and it believes in it");
+    ends.ensure_over("its reader's hold has ended")?;
     for reader in [before, after] {
-        ensure!(writing.is_waiting(), "a writer was granted beside a reader, or failed");
+        writing.ensure_waiting("while a reader held it")?;
         ensure!(reader.is_live(), "a reader's hold ended with another one's");
         reader.release().await?;
     }
@@ -43,7 +43,7 @@ pub(crate) async fn renewing_one_reader_prolongs_no_other(cx: &RawCx) -> Verdict
         ended = cx.until_holders("a", 1, bound, "the silent reader's hold to end") => ended?,
         failed = stays.keep_up(&client, ttl, 2 * bound) => failed?,
     }
-    ensure!(!ends.is_live(), "a reader's hold has ended, and it believes in it");
+    ends.ensure_over("its reader's hold has ended")?;
     ensure!(stays.is_live(), "a reader that renewed lost its hold");
     cx.ensure_refused(&client, "a", Exclusive).await?;
     stays.release().await
@@ -58,7 +58,8 @@ pub(crate) async fn a_renewed_reader_stays(cx: &RawCx) -> Verdict {
     stays.keep_up(&client, ttl, ttl / 2).await?;
     leaves.release().await?;
     stays.keep_up(&client, ttl, ttl * 3 / 4).await?;
-    cx.ensure_refused(&cx.connected().await?, "a", Exclusive).await?;
+    cx.ensure_refused_beside(&stays, &cx.connected().await?, "a", Exclusive)
+        .await?;
     cx.ensure_holders("a", 1, "one reader renewed").await?;
     ensure!(stays.is_live(), "a reader that renewed lost its hold");
     stays.release().await?;
@@ -76,10 +77,8 @@ pub(crate) async fn an_expired_reader_stays_expired(cx: &RawCx) -> Verdict {
         .await?;
     link.heal();
     let renewed = cx.soon("a renewal of what has ended", ends.hold.renew(ttl)).await?;
-    ensure!(
-        !matches!(renewed, Ok(Renewal::Renewed(_))) && !ends.is_live(),
-        "a renewal after its end made a reader's hold believed in again"
-    );
+    ends.ensure_over("renewed after its end")?;
+    ensure!(!matches!(renewed, Ok(Renewal::Renewed(_))), "renewed after its end");
     cx.ensure_holders("a", 1, "an expired reader renewed").await?;
     let released = ends.released(cx).await?;
     ensure!(

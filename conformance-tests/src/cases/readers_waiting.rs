@@ -10,7 +10,7 @@ use tokio::time::sleep;
 
 use crate::context::RawCx;
 use crate::link::Link;
-use crate::raw::{A_MOMENT, drive, ensure_waiting, granted, request_in};
+use crate::raw::{A_MOMENT, drive, ensure_in_line, ensure_waiting, granted, request_in};
 use crate::verdict::{Capability, OrFail, Stop, Verdict, ensure, ensure_safe};
 
 /// A writer that waits for readers gets the name when the last of them releases it, and not before.
@@ -57,10 +57,11 @@ pub(crate) async fn a_reader_does_not_pass_a_waiting_writer(cx: &RawCx) -> Verdi
     let writing = cx.wait_in(&writer, "a", Exclusive).await?;
     cx.until_places("a", 1).await?;
     for other in [&client, &late] {
-        cx.ensure_refused(other, "a", Shared).await?;
+        cx.ensure_passes_nobody(other, "a", Shared).await?;
     }
     let reading = cx.wait_in(&late, "a", Shared).await?;
-    ensure_waiting(&[&writing, &reading], "while a reader held it and a writer waited").await?;
+    ensure_waiting(&[&writing], "while a reader held it").await?;
+    ensure_in_line(&[&reading], "while a reader held it and a writer waited").await?;
     reader.release().await?;
     let written = writing.grant(cx, cx.patience(), "the writer to be granted").await?;
     ensure_waiting(&[&reading], "while the writer held it").await?;

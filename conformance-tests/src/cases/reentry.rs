@@ -6,7 +6,7 @@ use std::time::Duration;
 use lock_core::{ErrorKind, ReentryKey, Release};
 use tokio::time::sleep;
 
-use super::support::{Began, is_pending};
+use super::support::{Began, ensure_pending};
 use crate::context::Cx;
 use crate::link::Link;
 use crate::subject::{Ask, State, Subject, SubjectGuard};
@@ -196,10 +196,8 @@ pub(crate) async fn another_key_waits(cx: &Cx) -> Verdict {
     for (client, ask) in [(&client, &strange), (&client, &plain), (&other, &ask)] {
         cx.ensure_busy(client, ask).await?;
         let mut waiting = Box::pin(client.acquire(ask));
-        ensure!(
-            is_pending(&mut waiting, Duration::from_millis(50)).await,
-            "granted, or failed, without the key of the hold"
-        );
+        let when = "without the key of the hold";
+        ensure_pending(&mut waiting, Duration::from_millis(50), when).await?;
     }
     let waiting = Began::acquire(&client, &strange).await;
     guard.released().await?;
@@ -254,7 +252,7 @@ pub(crate) async fn a_lost_hold_is_not_shared(cx: &Cx) -> Verdict {
     cx.ensure_busy(&client, &ask).await?;
     let waiting = Began::acquire(&client, &ask).await;
     cx.until_places("a", 1).await?;
-    ensure!(waiting.is_waiting(), "shared what was lost, or failed");
+    waiting.ensure_waiting("while the next one held what the key had lost")?;
     guard.released().await?;
     let next = waiting.granted(cx, "the key's next hold").await?;
     ensure_safe!(

@@ -5,7 +5,7 @@ use std::time::Duration;
 use lock_core::backend::{Attempt, Renewal};
 use tokio::time::{Instant, sleep};
 
-use super::support::is_pending;
+use super::support::{ensure_pending_beside, is_pending};
 use crate::context::{Cx, RawCx};
 use crate::link::Link;
 use crate::raw::Grant;
@@ -18,10 +18,7 @@ pub(crate) async fn a_held_lock_is_renewed(cx: &Cx) -> Verdict {
     let guard = cx.hold(&client, &cx.brief("a")).await?;
     let ask = cx.ask("a").await;
     let mut waiting = Box::pin(waiter.acquire(&ask));
-    ensure!(
-        is_pending(&mut waiting, 3 * cx.ttl()).await,
-        "granted to another while it was held"
-    );
+    ensure_pending_beside(&*guard, &mut waiting, 3 * cx.ttl(), "while it was held").await?;
     // A busy machine may have made it suspect.
     ensure!(guard.state() != State::Lost, "lost, though its client lives");
     guard.released().await?;
@@ -49,7 +46,7 @@ pub(crate) async fn a_renewal_keeps_the_hold(cx: &RawCx) -> Verdict {
             );
             ensure_later_end(&grant, asked, before, ttl, "renewed")?;
         }
-        cx.ensure_taken(&other, "a").await?;
+        cx.ensure_taken_beside(&grant, &other, "a").await?;
     }
     ensure!(grant.is_live(), "it was renewed all along, and is not held");
     grant.release().await
@@ -83,13 +80,13 @@ pub(crate) async fn belief_in_a_renewal_counts_from_before_it(cx: &RawCx) -> Ver
     let waiting = cx.wait_out(&waiter, asking).await?;
     link.stall();
     let next = waiting
-        .grant(cx, cx.freed_by(ttl), "the waiter to be granted when the ttl is over")
+        .grant_after(
+            &grant,
+            cx,
+            cx.freed_by(ttl),
+            "the waiter to be granted when the ttl is over",
+        )
         .await?;
-    ensure!(
-        !grant.is_live(),
-        "two believe that they hold it: {:?} is left of the first",
-        grant.lease().valid_for()
-    );
     next.release().await
 }
 
@@ -114,13 +111,13 @@ pub(crate) async fn a_repeated_acquire_is_the_same_grant(cx: &RawCx) -> Verdict 
     let waiting = cx.wait_out(&waiter, asking).await?;
     link.stall();
     let next = waiting
-        .grant(cx, cx.freed_by(ttl), "the waiter to be granted when the ttl is over")
+        .grant_after(
+            &grant,
+            cx,
+            cx.freed_by(ttl),
+            "the waiter to be granted when the ttl is over",
+        )
         .await?;
-    ensure!(
-        !grant.is_live(),
-        "two believe that they hold it: {:?} is left of the first",
-        grant.lease().valid_for()
-    );
     next.release().await
 }
 
@@ -157,7 +154,8 @@ pub(crate) async fn a_short_silence_is_survived(cx: &Cx) -> Verdict {
             "lost through a silence of a quarter of its ttl"
         );
     }
-    cx.ensure_busy(&cx.subject().await, &cx.ask("a").await).await?;
+    cx.ensure_busy_beside(&*guard, &cx.subject().await, &cx.ask("a").await)
+        .await?;
     guard.released().await
 }
 
@@ -185,10 +183,7 @@ async fn held_on_a_slow_line(cx: &Cx) -> Verdict {
     let meanwhile = cx.hold(&far, &cx.brief("b")).await?;
     let ask = cx.ask("a").await;
     let mut waiting = Box::pin(waiter.acquire(&ask));
-    ensure!(
-        is_pending(&mut waiting, 4 * ttl).await,
-        "granted to another while it was held"
-    );
+    ensure_pending_beside(&*before, &mut waiting, 4 * ttl, "while it was held").await?;
     for guard in [before, meanwhile] {
         ensure!(guard.state() != State::Lost, "lost on a line that is slow");
         guard.released().await?;

@@ -10,7 +10,7 @@ use super::support::{Polls, on_a_thread};
 use crate::context::{Cx, RawCx};
 use crate::raw::{Grant, drive};
 use crate::subject::{Ask, Subject, SubjectGuard};
-use crate::verdict::{OrFail, Stop, Verdict, ensure};
+use crate::verdict::{OrFail, Stop, Verdict};
 
 /// More polls than any request takes.
 const MANY: u32 = 1000;
@@ -64,7 +64,7 @@ pub(crate) async fn a_wait_dropped_half_way_can_be_repeated(cx: &RawCx) -> Verdi
     })??;
     let waiter = cx.go_on_waiting(&client, request, control);
     cx.until_places("a", 1).await?;
-    ensure!(waiter.is_waiting(), "granted while it was held");
+    waiter.ensure_waiting("while it was held")?;
     grant.release().await?;
     let granted = waiter.grant(cx, cx.patience(), "the waiter to be granted").await?;
     granted.release().await?;

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::panic::Location;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -12,8 +13,8 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::context::Cx;
-use crate::subject::{Ask, Subject, SubjectGuard};
-use crate::verdict::{OrFail, Stop, Verdict, ensure};
+use crate::subject::{Ask, State, Subject, SubjectGuard};
+use crate::verdict::{OrFail, Stop, Verdict, ensure, ensure_safe};
 
 /// Long enough for others to run meanwhile.
 pub(crate) const LITTLE: Duration = Duration::from_millis(2);
@@ -51,6 +52,20 @@ impl<F: Future> Future for Polls<F> {
 }
 
 impl dyn SubjectGuard {
+    /// Whether its holder may still rely on it.
+    pub(crate) fn believes(&self) -> bool {
+        matches!(self.state(), State::Held | State::Suspect)
+    }
+
+    /// Fails unless it is lost, since a second one holds the name.
+    #[track_caller]
+    pub(crate) fn ensure_over(&self) -> Verdict {
+        let state = self.state();
+        ensure_safe!(!self.believes(), "a second one holds it, and the first says {state:?}");
+        ensure!(state == State::Lost, "lost to a second one, and it says {state:?}");
+        Ok(())
+    }
+
     /// Releases what must still be held, and what nobody shares.
     #[track_caller]
     pub(crate) fn released(self: Box<Self>) -> impl Future<Output = Verdict> {
@@ -80,32 +95,47 @@ pub(crate) fn counts(released: &Result<Release, Error>) -> bool {
 
 /// An acquire that was polled, so that it has its place in the order, and goes on in a task of its own.
 #[derive(Debug)]
-pub(crate) struct Began(JoinHandle<Acquired>);
+pub(crate) struct Began {
+    acquiring: JoinHandle<Acquired>,
+    was_granted: Arc<AtomicBool>,
+}
 
 pub(crate) type Acquired = lock_core::Result<Option<Box<dyn SubjectGuard>>>;
 
 impl Began {
     pub(crate) async fn acquire(client: &Arc<dyn Subject>, ask: &Ask) -> Self {
         let (client, ask) = (client.clone(), ask.clone());
-        let mut acquiring = Box::pin(async move { client.acquire(&ask).await });
-        match timeout(LITTLE, &mut acquiring).await {
-            Ok(acquired) => Self(tokio::spawn(std::future::ready(acquired))),
-            Err(_) => Self(tokio::spawn(acquiring)),
-        }
+        let was_granted = Arc::new(AtomicBool::new(false));
+        let granted = was_granted.clone();
+        let mut acquiring = Box::pin(async move {
+            let acquired = client.acquire(&ask).await;
+            granted.store(matches!(acquired, Ok(Some(_))), Ordering::SeqCst);
+            acquired
+        });
+        let acquiring = match timeout(LITTLE, &mut acquiring).await {
+            Ok(acquired) => tokio::spawn(std::future::ready(acquired)),
+            Err(_) => tokio::spawn(acquiring),
+        };
+        Self { acquiring, was_granted }
     }
 
-    pub(crate) fn is_waiting(&self) -> bool {
-        !self.0.is_finished()
+    /// Fails if the acquire was granted, which means two holders, or has failed.
+    #[track_caller]
+    pub(crate) fn ensure_waiting(&self, when: &str) -> Verdict {
+        let is_granted = self.was_granted.load(Ordering::SeqCst);
+        ensure_safe!(!is_granted, "{when}, one who had to wait was granted");
+        ensure!(!self.acquiring.is_finished(), "{when}, one who had to wait failed");
+        Ok(())
     }
 
     /// Drops the acquire wherever it is.
     pub(crate) fn drop_it(self) {
-        self.0.abort();
+        self.acquiring.abort();
     }
 
     /// The result of the acquire.
     pub(crate) async fn ended(self) -> Result<Acquired, Stop> {
-        self.0.await.map_err(|panic| Stop::assertion(panic.to_string()))
+        self.acquiring.await.map_err(|panic| Stop::assertion(panic.to_string()))
     }
 
     /// The result of the acquire, which must come soon.
@@ -123,6 +153,59 @@ impl Began {
 pub(crate) fn granted(acquired: Acquired) -> Result<Box<dyn SubjectGuard>, Stop> {
     let acquired = acquired.or_fail("wait")?;
     acquired.ok_or_else(|| Stop::assertion("a waiter was told busy"))
+}
+
+/// The error of an acquire that must fail, since another one holds the name.
+#[track_caller]
+pub(crate) fn refused(acquired: Acquired, when: &str) -> Result<Error, Stop> {
+    match acquired {
+        Err(error) => Ok(error),
+        Ok(Some(guard)) => Err(Stop::safety(format!(
+            "{when}: granted as well, token {}",
+            guard.token()
+        ))),
+        Ok(None) => Err(Stop::assertion(format!("{when}: busy, without an error"))),
+    }
+}
+
+/// Fails if this acquire ends within this time. The holder's ttl does not end meanwhile, so that a grant means two holders.
+#[track_caller]
+pub(crate) fn ensure_pending<'a, F: Future<Output = Acquired> + Unpin>(
+    acquiring: &'a mut F,
+    time: Duration,
+    when: &'a str,
+) -> impl Future<Output = Verdict> + use<'a, F> {
+    ensure_pending_while(|| true, acquiring, time, when, Location::caller())
+}
+
+/// The same beside a hold whose ttl may be over on a busy machine: then a grant does not mean two holders.
+#[track_caller]
+pub(crate) fn ensure_pending_beside<'a, F: Future<Output = Acquired> + Unpin>(
+    first: &'a dyn SubjectGuard,
+    acquiring: &'a mut F,
+    time: Duration,
+    when: &'a str,
+) -> impl Future<Output = Verdict> + use<'a, F> {
+    ensure_pending_while(|| first.believes(), acquiring, time, when, Location::caller())
+}
+
+async fn ensure_pending_while(
+    is_held: impl FnOnce() -> bool,
+    acquiring: impl Future<Output = Acquired>,
+    time: Duration,
+    when: &str,
+    at: &Location<'_>,
+) -> Verdict {
+    match timeout(time, acquiring).await {
+        Err(_) => Ok(()),
+        Ok(Ok(Some(second))) => {
+            let message = format!("{when}, another one was granted, token {} (at {at})", second.token());
+            Err(Stop::second(is_held(), message))
+        }
+        Ok(ended) => Err(Stop::assertion(format!(
+            "{when}, one who had to wait ended with {ended:?} (at {at})"
+        ))),
+    }
 }
 
 /// Whether a future is still pending after this time.

@@ -76,7 +76,7 @@ pub(crate) async fn a_token_is_of_the_grant(cx: &RawCx) -> Verdict {
         .soon("the early try", early.acquire(&request))
         .await?
         .or_fail("try")?;
-    ensure!(matches!(busy, Attempt::Busy(_)), "granted while another held it");
+    ensure_safe!(matches!(busy, Attempt::Busy(_)), "granted while another held it");
     first.release().await?;
     let second = cx.grant(&between, "a").await?;
     second.release().await?;

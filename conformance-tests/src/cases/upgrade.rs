@@ -9,7 +9,7 @@ use lock_core::backend::{Attempt, Busy, DistributedLock, Renewal};
 
 use crate::context::RawCx;
 use crate::raw::{Grant, ensure_waiting, granted};
-use crate::verdict::{Capability, OrFail, Stop, Verdict, ensure};
+use crate::verdict::{Capability, OrFail, Stop, Verdict, ensure, ensure_safe};
 
 /// Readers hold a name beside the one that may upgrade, and no second one of that kind does.
 pub(crate) async fn upgradable_is_alone_of_its_kind(cx: &RawCx) -> Verdict {
@@ -46,11 +46,11 @@ pub(crate) async fn an_upgrade_waits_for_readers_and_passes_writers(cx: &RawCx) 
     let (request, control) = cx.upgrade_of(&base).await?;
     let upgrading = cx.wait_with(&client, request, control).await?;
     ensure_waiting(&[&writing, &upgrading], "while a reader held it").await?;
-    cx.ensure_refused(&other, "a", Shared).await?;
+    cx.ensure_passes_nobody(&other, "a", Shared).await?;
     reader.release().await?;
     let what = "the upgrade to be granted after the last reader";
     let upgraded = upgrading.grant(cx, cx.patience(), what).await?;
-    ensure!(
+    ensure_safe!(
         upgraded.token() > base.token(),
         "{} was upgraded to {}",
         base.token(),
@@ -103,7 +103,7 @@ pub(crate) async fn a_failed_upgrade_keeps_the_read(cx: &RawCx) -> Verdict {
     let other = cx.connected().await?;
     let base = cx.grant_in(&client, "a", Upgradable).await?;
     let reader = cx.grant_in(&other, "a", Shared).await?;
-    ensure!(
+    ensure_safe!(
         try_upgrade(cx, &client, &base).await?.is_err(),
         "upgraded beside a reader"
     );

@@ -7,7 +7,7 @@ use lock_core::backend::request::Terms;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-use super::support::{LITTLE, is_pending};
+use super::support::{LITTLE, ensure_pending, refused};
 use crate::context::{Cx, RawCx};
 use crate::subject::SubjectGuard;
 use crate::verdict::{Capability, OrFail, Stop, Verdict, ensure};
@@ -85,10 +85,7 @@ pub(crate) async fn a_release_wakes_a_waiter(cx: &Cx) -> Verdict {
     let ask = cx.ask("a").await;
     let guard = cx.hold(&holder, &ask).await?;
     let mut waiting = Box::pin(waiter.acquire(&ask));
-    ensure!(
-        is_pending(&mut waiting, cx.ttl()).await,
-        "granted, or failed, while another client held it"
-    );
+    ensure_pending(&mut waiting, cx.ttl(), "while another client held it").await?;
     guard.released().await?;
     let acquired = cx
         .soon("the waiter to be granted after the release", waiting)
@@ -106,10 +103,8 @@ pub(crate) async fn a_release_wakes_a_waiter_of_the_same_client(cx: &Cx) -> Verd
     let ask = cx.ask("a").await;
     let guard = cx.hold(&client, &ask).await?;
     let mut waiting = Box::pin(client.acquire(&ask));
-    ensure!(
-        is_pending(&mut waiting, Duration::from_millis(100)).await,
-        "granted twice, or failed"
-    );
+    let when = "while its own client held it";
+    ensure_pending(&mut waiting, Duration::from_millis(100), when).await?;
     guard.released().await?;
     let acquired = cx
         .soon("the waiter to be granted after the release", waiting)
@@ -137,10 +132,7 @@ pub(crate) async fn a_wait_times_out_naming_the_holder(cx: &Cx) -> Verdict {
             )
             .await?;
         let took = started.elapsed();
-        let error = match waited {
-            Ok(_) => return Err(Stop::assertion("granted while another client held it")),
-            Err(error) => error,
-        };
+        let error = refused(waited, "a bounded wait")?;
         ensure!(took >= time, "a wait of {time:?} ended after {took:?}");
         attempts += 1;
         // On a busy machine it may not be answered in time.
@@ -177,9 +169,7 @@ pub(crate) async fn a_wait_behind_the_own_client_times_out(cx: &Cx) -> Verdict {
         )
         .await?;
     let took = started.elapsed();
-    let Err(error) = waited else {
-        return Err(Stop::assertion("granted twice"));
-    };
+    let error = refused(waited, "a wait behind the own client")?;
     ensure!(
         error.kind() == ErrorKind::TimedOut,
         "a wait that timed out failed as {:?}: {error}",
@@ -217,10 +207,10 @@ pub(crate) async fn waits_with_one_limit_all_time_out(cx: &Cx) -> Verdict {
             let waits = async {
                 let mut other = None;
                 while let Some(waited) = tasks.join_next().await {
-                    match waited.map_err(|panic| Stop::assertion(panic.to_string()))? {
-                        Ok(_) => return Err(Stop::assertion("granted while another client held it")),
-                        Err(error) if error.kind() == ErrorKind::TimedOut => {}
-                        Err(error) => other = Some(error),
+                    let waited = waited.map_err(|panic| Stop::assertion(panic.to_string()))?;
+                    let error = refused(waited, "a wait with the limit of others")?;
+                    if error.kind() != ErrorKind::TimedOut {
+                        other = Some(error);
                     }
                 }
                 Ok(other)
@@ -253,9 +243,8 @@ pub(crate) async fn a_wait_of_zero_is_one_try(cx: &Cx) -> Verdict {
     };
     let known = cx.holder_of("a").await?;
     for client in [&holder, &other] {
-        let Err(error) = cx.soon("a wait of zero", client.acquire(&ask)).await? else {
-            return Err(Stop::assertion("granted twice, or busy without an error"));
-        };
+        let what = "a wait of zero on a held lock";
+        let error = refused(cx.soon(what, client.acquire(&ask)).await?, what)?;
         ensure!(
             error.kind() == ErrorKind::TimedOut,
             "a wait of zero on a held lock failed as {:?}: {error}",
@@ -280,7 +269,7 @@ pub(crate) async fn a_timed_out_wait_leaves_nothing(cx: &Cx) -> Verdict {
     let guard = cx.hold(&holder, &ask).await?;
     for _ in 0..3 {
         let waited = waiter.acquire(&ask.clone().within(Duration::from_millis(150))).await;
-        ensure!(waited.is_err(), "granted while another client held it");
+        refused(waited, "a wait that times out")?;
     }
     guard.released().await?;
     cx.until_free("a", cx.patience(), "the release, since those who waited have gone")
@@ -293,10 +282,7 @@ pub(crate) async fn a_wait_for_ever_outlasts_every_ttl(cx: &Cx) -> Verdict {
     let guard = cx.hold(&holder, &cx.ask("a").await).await?;
     let brief = cx.brief("a");
     let mut waiting = Box::pin(waiter.acquire(&brief));
-    ensure!(
-        is_pending(&mut waiting, 3 * cx.ttl()).await,
-        "it ended while the lock was held"
-    );
+    ensure_pending(&mut waiting, 3 * cx.ttl(), "while it was held").await?;
     guard.released().await?;
     let acquired = cx.soon("the waiter to be granted", waiting).await?.or_fail("wait")?;
     ensure!(acquired.is_some(), "a waiter was told busy");
@@ -311,7 +297,7 @@ pub(crate) async fn a_waiter_that_gives_up_is_passed_over(cx: &RawCx) -> Verdict
     let gone = cx.wait_for(&first, "a", ttl).await?;
     let waiting = cx.wait_for(&second, "a", ttl).await?;
     gone.abandon(cx, &first).await?;
-    ensure!(waiting.is_waiting(), "granted while the name was held");
+    waiting.ensure_waiting("while the name was held")?;
     grant.release().await?;
     let next = waiting
         .grant(cx, cx.patience(), "the second waiter to be granted")

@@ -18,14 +18,17 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// Long enough for a server to grant what it should not.
 pub(crate) const A_MOMENT: Duration = Duration::from_millis(100);
 
-/// Fails if one of these was granted, or failed, within a moment.
+/// Fails if one of these was granted, which means two holders, or failed within a moment.
 pub(crate) async fn ensure_waiting(waiters: &[&Waiter], when: &str) -> Verdict {
     sleep(A_MOMENT).await;
-    ensure!(
-        waiters.iter().all(|waiter| waiter.is_waiting()),
-        "{when}, one who had to wait was granted, or failed"
-    );
-    Ok(())
+    waiters.iter().try_for_each(|waiter| waiter.ensure_waiting(when))
+}
+
+/// Fails if one of these was granted or failed within a moment. There is room for it, but it is not its turn: a grant breaks the
+/// order alone.
+pub(crate) async fn ensure_in_line(waiters: &[&Waiter], when: &str) -> Verdict {
+    sleep(A_MOMENT).await;
+    waiters.iter().try_for_each(|waiter| waiter.ensure_in_line(when))
 }
 
 /// The mode of a request for permits.
@@ -108,13 +111,48 @@ impl RawCx {
         granted(attempt, request, control)
     }
 
-    /// Fails if this client is granted the name in this mode.
+    /// Fails if this client is granted the name in this mode. The ttls of those who hold it do not end meanwhile, so that a grant
+    /// means that they do not fit together.
     pub(crate) async fn ensure_refused(&self, backend: &Arc<dyn DistributedLock>, name: &str, mode: Mode) -> Verdict {
+        self.ensure_refused_while(|| true, backend, name, mode).await
+    }
+
+    /// The same beside a hold whose ttl may be over on a busy machine.
+    pub(crate) async fn ensure_refused_beside(
+        &self,
+        first: &Grant,
+        backend: &Arc<dyn DistributedLock>,
+        name: &str,
+        mode: Mode,
+    ) -> Verdict {
+        self.ensure_refused_while(|| first.is_live(), backend, name, mode).await
+    }
+
+    /// The same where there is room for it, but others wait before it: a grant breaks the order alone.
+    pub(crate) async fn ensure_passes_nobody(
+        &self,
+        backend: &Arc<dyn DistributedLock>,
+        name: &str,
+        mode: Mode,
+    ) -> Verdict {
+        self.ensure_refused_while(|| false, backend, name, mode).await
+    }
+
+    async fn ensure_refused_while(
+        &self,
+        is_held: impl FnOnce() -> bool,
+        backend: &Arc<dyn DistributedLock>,
+        name: &str,
+        mode: Mode,
+    ) -> Verdict {
         match self.try_in(backend, name, mode).await? {
             Err(_) => Ok(()),
             Ok(grant) => {
-                let message = format!("{mode:?} was granted beside those who hold it, token {}", grant.token());
-                Err(Stop::assertion(message))
+                let message = format!(
+                    "{mode:?} was granted beside those who hold it or wait for it, token {}",
+                    grant.token()
+                );
+                Err(Stop::second(is_held(), message))
             }
         }
     }
