@@ -136,7 +136,7 @@ impl ReferenceBackend {
             };
             let (label, expires_in) = match self.ask_once(request, &ask).await {
                 Ok((Reply::Granted(token), sent)) => {
-                    self.client.note_held(&ask.name);
+                    self.client.note_held(&ask.name, request.lease());
                     let armed = request.lease().arm(sent, ask.acquire.ttl)?;
                     if self.has(Mutant::TermsReadAfterTheAnswer) {
                         let _ = (request.ttl(), request.label());

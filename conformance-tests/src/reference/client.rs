@@ -3,7 +3,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use lock_core::{Error, ErrorKind, LockName, Result};
+use lock_core::backend::Lease;
+use lock_core::{Error, ErrorKind, LockName, LostCause, Result};
 use tokio::time::{Instant, timeout};
 
 use super::server::ReferenceServer;
@@ -26,15 +27,15 @@ pub(super) struct Client {
     mutant: Option<Mutant>,
     /// When it last found no connection; only the one that fails without asking looks at it.
     failed: Arc<Mutex<Option<Instant>>>,
-    /// Only the one whose holds end with their connection looks at it.
+    /// Only those whose holds end with their connection or with the server look at it.
     held: Arc<Mutex<Held>>,
 }
 
-/// The holds of a client, and the connection over which the first of them was granted.
+/// The holds of a client, the connection over which the first of them was granted, and how often the server had started then.
 #[derive(Debug, Default)]
 struct Held {
-    over: Option<Connection>,
-    names: Vec<LockName>,
+    over: Option<(Connection, u64)>,
+    holds: Vec<(LockName, Lease)>,
 }
 
 impl Client {
@@ -69,26 +70,41 @@ impl Client {
                 false => error,
             }
         })?;
-        if self.has(Mutant::HoldEndsWithItsConnection) {
+        if self.ends_with_its_connection() || self.has(Mutant::SessionEndsWithTheServer) {
             self.end_what_was_held_before(connection);
         }
         Ok(connection)
     }
 
-    /// For the mutant whose holds end with their connection.
-    pub(super) fn note_held(&self, name: &LockName) {
+    /// For the mutants whose holds end with their connection or with the server.
+    pub(super) fn note_held(&self, name: &LockName, lease: &Lease) {
         if let Ok(connection) = connected(&self.link) {
             let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-            held.over.get_or_insert(connection);
-            held.names.push(name.clone());
+            held.over.get_or_insert((connection, self.server.restarts()));
+            held.holds.push((name.clone(), lease.clone()));
         }
+    }
+
+    fn ends_with_its_connection(&self) -> bool {
+        self.has(Mutant::HoldEndsWithItsConnection) || self.has(Mutant::SessionEndsWithItsConnection)
     }
 
     fn end_what_was_held_before(&self, connection: Connection) {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        if held.over.is_some_and(|over| over.ended_before(connection)) {
+        let has_ended = held
+            .over
+            .is_some_and(|(over, restarts)| match self.ends_with_its_connection() {
+                true => over.ended_before(connection),
+                false => restarts < self.server.restarts(),
+            });
+        if has_ended {
             let before = std::mem::take(&mut *held);
-            before.names.iter().for_each(|name| self.server.take_away(name));
+            for (name, lease) in &before.holds {
+                self.server.take_away(name);
+                if !self.has(Mutant::HoldEndsWithItsConnection) {
+                    lease.lose(LostCause::Disconnected);
+                }
+            }
         }
     }
 

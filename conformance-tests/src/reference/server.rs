@@ -315,11 +315,19 @@ impl ReferenceServer {
             *state = State::default();
         }
         match self.mutant {
-            Some(Mutant::HoldsLostAtRestart) => state.server.names.values_mut().for_each(|name| name.holds.clear()),
+            Some(Mutant::HoldsLostAtRestart | Mutant::SessionEndsWithTheServer) => {
+                state.server.names.values_mut().for_each(|name| name.holds.clear())
+            }
             Some(Mutant::CounterLostAtRestart) => state.server.last_token = 0,
             _ => {}
         }
         state.down = false;
+        state.restarts += 1;
+    }
+
+    /// The number of times that the server has started again.
+    pub(super) fn restarts(&self) -> u64 {
+        self.lock().restarts
     }
 
     /// Whose hold a request of this id is taken to mean. This mutant finds what is kept of a hold by its former holder.

@@ -19,6 +19,8 @@ pub(super) type Hold = HoldRecord<HolderId, Instant, Grant<Option<HolderId>>>;
 #[derive(Default)]
 pub(super) struct State {
     pub(super) down: bool,
+    /// The number of times that the server has started again.
+    pub(super) restarts: u64,
     pub(super) server: LockServer<Option<HolderId>, ()>,
     pub(super) notes: Notes,
 }
