@@ -244,7 +244,8 @@ impl Cx {
         }
     }
 
-    /// Waits until so many places wait at the server, where it knows; else gives them the time to begin.
+    /// Waits until so many places wait at the server, where it knows. Else it gives them the time to begin: a status without the
+    /// number of waiters is all that the contract asks for, and a subject reports nothing else from which to tell that it waits.
     pub(crate) async fn until_places(&self, name: &str, places: usize) -> Verdict {
         let counted = async {
             while let Some(waiting) = self.status(name).await?.waiting {

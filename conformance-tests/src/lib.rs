@@ -185,6 +185,8 @@ pub mod cases;
 mod child;
 mod context;
 mod counter;
+#[cfg(test)]
+mod frugal;
 mod harness;
 mod job;
 mod link;

@@ -64,6 +64,8 @@ macro_rules! __for_each_mutant {
             mutant_session_ends_with_the_server SessionEndsWithTheServer a_hold_survives_a_crash_of_the_server;
             /// A lock of a session ends with its connection, and its client notices. The backend says that it survives it.
             mutant_session_ends_with_its_connection SessionEndsWithItsConnection a_hold_survives_a_broken_connection;
+            /// The status of a name that nobody holds leaves out how many wait, though it is known of other names.
+            mutant_free_name_counts_nobody FreeNameCountsNobody a_free_name_has_no_holder;
             /// The server keeps a few names, as a cache does, and the backend says that it evicts none.
             mutant_oldest_name_is_evicted OldestNameIsEvicted a_hold_is_not_evicted_by_other_names;
             /// The token counter is deleted with the hold (dlock 0.2): every hold has token 1.

@@ -173,6 +173,29 @@ impl RawCx {
         Ok(())
     }
 
+    /// Whether the hold is still its holder's. A renewal says so, or the repeated acquire where core never renews.
+    pub(crate) async fn is_kept(&self, backend: &Arc<dyn DistributedLock>, grant: &Grant) -> Result<bool, Stop> {
+        if is_renewed(backend) {
+            return grant.renew(self.long_ttl().await).await;
+        }
+        let asking = self.soon("the repeated acquire", backend.acquire(&grant.request));
+        let again = asking.await?.or_fail("acquire again")?;
+        Ok(matches!(again, Attempt::Granted(hold, _) if hold.token() == grant.token()))
+    }
+
+    /// Fails if a renewal, where core renews, says that the hold is still its holder's.
+    pub(crate) async fn ensure_not_renewed(
+        &self,
+        backend: &Arc<dyn DistributedLock>,
+        grant: &Grant,
+        when: &str,
+    ) -> Verdict {
+        if is_renewed(backend) {
+            ensure!(!grant.renew(self.long_ttl().await).await?, "renewed {when}");
+        }
+        Ok(())
+    }
+
     /// Abandons until it is answered, as core does.
     pub(crate) async fn abandoned(&self, backend: &Arc<dyn DistributedLock>, request: &AcquireRequest) -> Verdict {
         let abandoning = async {
@@ -286,6 +309,12 @@ pub(crate) fn granted(
 /// Whether a holder may still rely on this lease.
 pub(crate) fn is_live(lease: &Lease) -> bool {
     matches!(lease.state(), HoldState::Held | HoldState::Suspect)
+}
+
+/// Whether core renews a hold of this backend, or extends it. Where the session renews and `extend` is not declared, it never does.
+pub(crate) fn is_renewed(backend: &Arc<dyn DistributedLock>) -> bool {
+    let capabilities = backend.capabilities();
+    capabilities.extend || !capabilities.session_renewal
 }
 
 impl Waiter {

@@ -213,11 +213,7 @@ pub(crate) async fn terms_grow_and_the_last_one_is_seen(cx: &Cx) -> Verdict {
         previous = Some(leader.term);
         if previous == last {
             let expected = format!("leader {}", TERMS - 1);
-            ensure!(
-                leader.value.as_deref() == Some(&*expected),
-                "the last value is {:?}",
-                leader.value
-            );
+            ensure_value(leader.value.as_deref(), &expected)?;
         }
     }
     let nothing = timeout(cx.ttl() / 2, told.recv()).await;
@@ -246,14 +242,12 @@ pub(crate) async fn a_candidate_that_waited_is_seen(cx: &Cx) -> Verdict {
         let what = "an observer to see who leads while others wait";
         let elected = cx.within(cx.ttl() + cx.patience(), what, seen.changed()).await?;
         let elected = elected.or_fail("observe")?;
-        let expected = (term, Some(values[0]));
         ensure!(
-            (elected.term, elected.value.as_deref()) == expected,
-            "{expected:?} leads, and an observer saw {elected:?}"
+            elected.term == term,
+            "{term} is the leader's term, and an observer saw {elected:?}"
         );
-        let state = follower.state().await;
-        let following = ElectionState::Following(term, Some(values[0].into()));
-        ensure!(state == following, "somebody leads, and the state is {state:?}");
+        ensure_value(elected.value.as_deref(), values[0])?;
+        ensure_follows(&*follower, term, values[0]).await?;
         leader.resign();
         let what = "the candidate that waits to be elected";
         let next = waiting.elected(cx, cx.patience(), what).await?;
@@ -286,6 +280,24 @@ async fn next_seen(
     Ok(leader)
 }
 
+/// A server that shows labels shows the leader's value.
+fn ensure_value(shown: Option<&str>, expected: &str) -> Verdict {
+    ensure!(
+        shown.is_none_or(|shown| shown == expected),
+        "the leader's value is {expected:?}, and shown is {shown:?}"
+    );
+    Ok(())
+}
+
+async fn ensure_follows(follower: &dyn Candidate, term: FencingToken, value: &str) -> Verdict {
+    match follower.state().await {
+        ElectionState::Following(seen, shown) if seen == term => ensure_value(shown.as_deref(), value),
+        state => Err(Stop::assertion(format!(
+            "a leader has the term {term}, and the state is {state:?}"
+        ))),
+    }
+}
+
 async fn resign(term: Box<dyn SubjectGuard>) -> Verdict {
     term.released().await
 }
@@ -306,9 +318,7 @@ pub(crate) async fn the_state_of_an_election_is_known(cx: &Cx) -> Verdict {
         state == ElectionState::Leading(term.token()),
         "it leads, and its state is {state:?}"
     );
-    let state = follower.state().await;
-    let following = ElectionState::Following(term.token(), Some("address 1".into()));
-    ensure!(state == following, "somebody leads, and the state is {state:?}");
+    ensure_follows(&*follower, term.token(), "address 1").await?;
     link.cut();
     let state = cx.soon("a state without a server", follower.state()).await?;
     ensure!(

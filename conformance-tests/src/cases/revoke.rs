@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lock_core::backend::{Attempt, DistributedLock, Revoke, Revoked};
-use lock_core::{ErrorKind, FencingToken, Locker, LostCause};
+use lock_core::{ErrorKind, FencingToken, Guarantee, Locker, Lost, LostCause};
 use tokio::time::Instant;
 
 use crate::context::{RawCx, lock_name};
@@ -59,8 +59,9 @@ pub(crate) async fn a_revoked_hold_keeps_the_name_until_its_lease_ends(cx: &RawC
     let what = "the waiter to be granted when the lease has ended";
     let next = waiter.grant_after(&grant, cx, cx.freed_by(cx.ttl()), what).await?;
     let took = asked.elapsed();
+    // The server's clock and ours need not agree to the last millisecond.
     ensure_safe!(
-        took >= cx.ttl(),
+        took >= cx.ttl() - cx.ttl() / 10,
         "revoked at the end of a lease of {:?}, and granted after {took:?}",
         cx.ttl()
     );
@@ -77,53 +78,62 @@ pub(crate) async fn a_revoked_hold_keeps_the_name_until_its_lease_ends(cx: &RawC
 /// However it was revoked, the holder's next renewal tells it, by its cause if the server can tell. By capability.
 pub(crate) async fn a_revoked_holder_is_told_with_its_next_renewal(cx: &RawCx) -> Verdict {
     let client = cx.connected().await?;
-    for (how, capability) in WAYS {
-        if !capability.is_in(client.capabilities()) {
-            continue;
-        }
+    let ways = WAYS.iter().filter(|(_, way)| way.is_in(client.capabilities()));
+    let ways: Vec<_> = ways.map(|(how, _)| *how).collect();
+    if ways.is_empty() {
+        return Capability::RevokeNow.or_skip(client.capabilities());
+    }
+    for how in ways {
         let grant = cx.grant(&client, "a").await?;
         revoked(cx, &client, grant.token(), how).await?;
-        ensure!(
-            !grant.renew(cx.long_ttl().await).await?,
-            "renewed after it was revoked: {how:?}"
-        );
+        cx.ensure_not_renewed(&client, &grant, &format!("after it was revoked: {how:?}"))
+            .await?;
         // Core does the same after a loss: it releases a hold that has ended.
         grant.released(cx).await?;
         if how == Revoke::AtLeaseEnd {
             continue_without(cx, &client, grant.token()).await?;
         }
-        // Through core.
-        let locks = Locker::from_backend(client.clone()).with_ttl(cx.ttl());
-        let guard = cx
-            .soon("acquire", locks.lock("a").acquire())
-            .await?
-            .or_fail("acquire")?;
-        let operator = Locker::from_backend(cx.backend().await);
-        let done = cx.soon("a revoke", operator.revoke("a", guard.token(), how)).await?;
-        ensure!(
-            matches!(done.or_fail("revoke")?, Revoked::Done { .. }),
-            "a live hold was revoked, and is not held"
-        );
-        let lost = cx
-            .within(cx.freed_by(cx.ttl()), "the loss to be noticed", guard.lost())
-            .await?;
-        ensure!(
-            matches!(
-                lost.cause(),
-                LostCause::Revoked | LostCause::NotHeld | LostCause::Expired | LostCause::Disconnected
-            ),
-            "revoked, and {lost}"
-        );
-        drop(guard);
-        cx.until_free("a", cx.freed_by(cx.ttl()), "a revoke").await?;
+        ensure_told(cx, &client, how).await?;
     }
-    match WAYS
-        .iter()
-        .any(|(_, capability)| capability.is_in(client.capabilities()))
-    {
-        true => Ok(()),
-        false => Capability::RevokeNow.or_skip(client.capabilities()),
+    Ok(())
+}
+
+/// The same through core, whose holder is told by a renewal, and not by its own clock when nobody told it.
+async fn ensure_told(cx: &RawCx, client: &Arc<dyn DistributedLock>, how: Revoke) -> Verdict {
+    // Where a hold ends with its connection, a revoke may end both.
+    let ends_with_it = !client.keeps(Guarantee::ConnectionLoss).is_yes();
+    let mut left = if cx.timing().paused { 1 } else { 3 };
+    loop {
+        left -= 1;
+        let lost = loss_of_a_revoked_guard(cx, client, how).await?;
+        match lost.cause() {
+            LostCause::Revoked | LostCause::NotHeld => return Ok(()),
+            LostCause::Disconnected if ends_with_it => return Ok(()),
+            // On a busy machine the lease may be over before the renewal, but not each time.
+            LostCause::Expired if left > 0 => {}
+            _ => return Err(Stop::assertion(format!("revoked ({how:?}), and {lost}"))),
+        }
     }
+}
+
+async fn loss_of_a_revoked_guard(cx: &RawCx, client: &Arc<dyn DistributedLock>, how: Revoke) -> Result<Lost, Stop> {
+    let locks = Locker::from_backend(client.clone()).with_ttl(cx.ttl());
+    let guard = cx
+        .soon("acquire", locks.lock("a").acquire())
+        .await?
+        .or_fail("acquire")?;
+    let operator = Locker::from_backend(cx.backend().await);
+    let done = cx.soon("a revoke", operator.revoke("a", guard.token(), how)).await?;
+    ensure!(
+        matches!(done.or_fail("revoke")?, Revoked::Done { .. }),
+        "a live hold was revoked, and is not held"
+    );
+    let lost = cx
+        .within(cx.freed_by(cx.ttl()), "the loss to be noticed", guard.lost())
+        .await?;
+    drop(guard);
+    cx.until_free("a", cx.freed_by(cx.ttl()), "a revoke").await?;
+    Ok(lost)
 }
 
 /// Ends what a revoke has left to nobody, if that can be done at once; the case would wait for a long lease otherwise.
@@ -152,12 +162,9 @@ pub(crate) async fn a_hold_that_is_revoked_at_once_frees_the_name(cx: &RawCx) ->
         grant.token(),
         next.token()
     );
-    ensure!(
-        !grant.renew(cx.long_ttl().await).await?,
-        "renewed beside the next holder"
-    );
-    ensure!(
-        next.renew(cx.long_ttl().await).await?,
+    cx.ensure_not_renewed(&client, &grant, "beside the next holder").await?;
+    ensure_safe!(
+        cx.is_kept(&other, &next).await?,
         "the next holder lost its hold to the former one"
     );
     next.release().await?;
@@ -189,7 +196,7 @@ pub(crate) async fn an_old_token_revokes_nothing(cx: &RawCx) -> Verdict {
                 grant.token()
             );
             ensure!(
-                grant.renew(cx.long_ttl().await).await?,
+                cx.is_kept(&client, &grant).await?,
                 "a revoke with another token ended the hold"
             );
             cx.ensure_taken(&other, "a").await?;

@@ -7,20 +7,25 @@ use lock_core::ErrorKind;
 use crate::context::{Cx, RawCx};
 use crate::verdict::{OrFail, Stop, Verdict, ensure};
 
-/// A name that nobody ever held, and one that is held no more, are free.
+/// A name that nobody ever held, and one that is held no more, are free. A server that knows how many wait for a name knows that
+/// nobody waits for these.
 pub(crate) async fn a_free_name_has_no_holder(cx: &Cx) -> Verdict {
     let client = cx.subject().await;
     let never = cx.status("a").await?;
-    ensure!(
-        !never.is_held() && never.waiting.unwrap_or(0) == 0,
-        "never held, and {never:?}"
-    );
-    cx.hold(&client, &cx.ask("a").await).await?.released().await?;
+    let guard = cx.hold(&client, &cx.ask("a").await).await?;
+    let held = cx.status("a").await?;
+    let nobody = held.waiting.map(|_| 0);
+    ensure!(held.waiting == nobody, "held, nobody waits, and {held:?}");
+    guard.released().await?;
     let no_more = cx.status("a").await?;
-    ensure!(
-        !no_more.is_held() && no_more.waiting.unwrap_or(0) == 0,
-        "released, and {no_more:?}"
-    );
+    for (when, status) in [("never held", never), ("released", no_more)] {
+        ensure!(!status.is_held(), "{when}, and {status:?}");
+        ensure!(
+            status.waiting == nobody,
+            "{when}, and {status:?}; while it was held, the number of waiters was known: {}",
+            nobody.is_some()
+        );
+    }
     Ok(())
 }
 

@@ -323,7 +323,8 @@ pub(crate) async fn the_terms_of_the_grant_count(cx: &RawCx) -> Verdict {
     let ttl = cx.long_ttl().await;
     let waiting = cx.wait_for(&waiter, "a", ttl / 4).await?;
     waiting.control.set_terms(Terms::new(ttl).label("the winner"));
-    // By then requests with the former terms are answered.
+    // By then requests with the former terms are answered. The contract has no event for that: a request that was sent before may
+    // be granted on the terms with which it was sent.
     sleep(50 * LITTLE).await;
     grant.release().await?;
     let granted = waiting.grant(cx, cx.patience(), "the waiter to be granted").await?;

@@ -269,6 +269,7 @@ impl ReferenceServer {
             Some(Mutant::WaitersHideTheToken) if status.waiting != Some(0) => {
                 status.holders.iter_mut().for_each(|holder| holder.token = None);
             }
+            Some(Mutant::FreeNameCountsNobody) if status.holders.is_empty() => status.waiting = None,
             Some(Mutant::WaitersInNoOrder) => waiters.for_each(|waiters| waiters.reverse()),
             _ => {}
         }
