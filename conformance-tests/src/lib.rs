@@ -101,6 +101,7 @@
 //! `cargo test mine::` runs all cases, `cargo test renewal` those of all modules with this in their names, and `cargo test mine:: -- --list`
 //! lists them. A filter that no case matches runs none and fails nothing: look at the number. A failure says where it was found, what was seen,
 //! and the sentence of the contract that its topic is about.
+//! `SAFETY` in it means two holders at a time, or a token that went back. No slow machine explains that: do not repeat such a case.
 //!
 //! With `POLYLOCK_CONFORMANCE_REPORT=FOLDER` in the environment, the results of the cases that ran are written to `report.html` and
 //! `report.json` there. A case for which there was no server is not in them. Empty the folder before: results of earlier runs stay in it.
