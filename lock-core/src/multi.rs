@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 
-use self::guard::MultiGuard;
+use self::guard::{MultiGuard, first_loss};
 use self::plan::{Plan, Tried, held_after};
 use crate::error::{Error, ErrorKind, Result};
 use crate::guard::Guard;
 use crate::lock::Lock;
+use crate::lost::Lost;
 use crate::options::wait::{Rest, WaitLimit};
 use crate::retry::pauses;
 use crate::sync::time::{Instant, sleep};
@@ -131,7 +132,7 @@ struct Acquiring {
 /// Why a round ended without all locks.
 enum Stop {
     /// One of those that were held was lost: what protects all of them has a gap.
-    Lost,
+    Lost(Lost),
     Failed(Error),
 }
 
@@ -144,15 +145,21 @@ impl Acquiring {
 
     async fn acquire(&self) -> Result<MultiGuard> {
         let mut pauses = pauses(LONGEST_PAUSE);
+        let mut last_loss = None;
         loop {
             // Always the first ones of the plan.
             let mut held = Vec::with_capacity(self.plan.len());
-            match self.fill(&mut held).await {
+            let filled = match self.plan.get(0).filter(|_| self.is_over()) {
+                Some(first) => Err(Stop::Failed(self.too_late(first, last_loss.as_ref()))),
+                None => self.fill(&mut held).await,
+            };
+            match filled {
                 Ok(()) => return Ok(self.plan.guard(held)),
                 Err(stop) => {
                     release_until(held, self.deadline).await;
-                    if let Stop::Failed(error) = stop {
-                        return Err(error);
+                    match stop {
+                        Stop::Failed(error) => return Err(error),
+                        Stop::Lost(lost) => last_loss = Some(lost),
                     }
                 }
             }
@@ -168,21 +175,21 @@ impl Acquiring {
     /// Adds the missing locks to the held ones. Waits only for names that are larger than all held ones.
     async fn fill(&self, held: &mut Vec<Guard>) -> Result<(), Stop> {
         let mut is_crowded = self.plan.was_refused_just_now();
-        if self.plan.len() > 1 && !is_crowded && !self.is_over() {
+        if self.plan.len() > 1 && !is_crowded {
             self.try_all(held).await?;
             is_crowded = self.plan.was_refused_just_now();
         }
         while let Some(lock) = self.plan.get(held.len()) {
             let guard = tokio::select! {
                 biased;
-                () = guard::first_lost(held) => return Err(Stop::Lost),
+                lost = first_loss(&*held) => return Err(Stop::Lost(lost)),
                 guard = self.wait_for(lock, is_crowded) => guard.map_err(Stop::Failed)?,
             };
             held.push(guard);
         }
-        match held.iter().all(|guard| guard.check().is_ok()) {
-            true => Ok(()),
-            false => Err(Stop::Lost),
+        match held.iter().find_map(|guard| guard.check().err()) {
+            None => Ok(()),
+            Some(lost) => Err(Stop::Lost(lost)),
         }
     }
 
@@ -241,10 +248,23 @@ impl Acquiring {
             is_crowded,
         };
         if rest.left.is_zero() {
-            let message = format!("not acquired {}", rest.text());
-            return Err(about(lock, Error::new(ErrorKind::TimedOut, message)));
+            return Err(timed_out(lock, &rest));
         }
         lock.wait(WaitLimit::Rest(rest)).await
+    }
+
+    /// The error when the time is up before a round. A server that said that a hold is gone does answer.
+    fn too_late(&self, first: &Lock, last_loss: Option<&Lost>) -> Error {
+        if last_loss.is_none_or(|lost| lost.error().is_some()) {
+            return self.unanswered(first);
+        }
+        let rest = Rest {
+            left: Duration::ZERO,
+            limit: self.limit.unwrap_or_default(),
+            locks: self.plan.len(),
+            is_crowded: false,
+        };
+        timed_out(first, &rest)
     }
 
     fn is_over(&self) -> bool {
@@ -300,6 +320,11 @@ impl Acquiring {
             }
         }
     }
+}
+
+fn timed_out(lock: &Lock, rest: &Rest) -> Error {
+    let message = format!("not acquired {}", rest.text());
+    about(lock, Error::new(ErrorKind::TimedOut, message))
 }
 
 fn about(lock: &Lock, error: Error) -> Error {

@@ -238,8 +238,3 @@ pub(crate) async fn first_loss<'a>(guards: impl IntoIterator<Item = &'a Guard>) 
         false => select_all(losses).await.0,
     }
 }
-
-/// Returns as soon as any of them is lost.
-pub(super) async fn first_lost(guards: &[Guard]) {
-    let _ = first_loss(guards).await;
-}

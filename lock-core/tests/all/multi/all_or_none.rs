@@ -309,6 +309,24 @@ async fn a_loss_at_the_end_of_the_limit_is_no_outage() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_loss_in_an_outage_is_an_outage() {
+    let (backend, locks) = scripted();
+    backend.server().hold_elsewhere("c", seconds(600)).unwrap();
+    let began = Instant::now();
+    // The first one is lost unless it is renewed every 3 s.
+    let [short, long] = [("a", 3), ("b", 60)].map(|(name, ttl)| locks.lock(name).ttl(seconds(ttl)));
+    let all = tokio::spawn(acquire_all_within([short, long, locks.lock("c")], seconds(10)));
+    sleep(seconds(7)).await;
+    for request in [Request::Acquire, Request::Renew, Request::Release] {
+        backend.next(request, [Answer::Hang; 20]);
+    }
+    let error = all.await.unwrap().unwrap_err();
+    assert_eq!((error.kind(), began.elapsed()), (ErrorKind::Unavailable, seconds(10)));
+    backend.clear();
+    backend.let_go();
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_name_twice_is_misconfigured() {
     let (backend, locks) = scripted();
     let error = acquire_all([
