@@ -56,7 +56,7 @@ struct Shared {
     locked_rows: LockedRows,
     downgrades: Downgrades,
     clean_ups: Schedule,
-    /// Makes the connections that ask and keep, and knows what their server said of itself.
+    /// Makes the connections over which locks are acquired, and knows what their server said of itself.
     dialer: Arc<Dialer>,
 }
 
@@ -67,7 +67,8 @@ impl Shared {
         Self {
             statements: LeaseStatements::new(config.schema.as_deref(), &config.table),
             asking: Supervisor::new(dialer.clone()),
-            keeping: Supervisor::new(dialer.clone()),
+            // Of its own: it may still lead to a server that nobody acquires from any more.
+            keeping: Supervisor::new(Arc::new(Dialer::new(config.clone()))),
             listener: Listener::new(listens_at),
             claims: Claims::default(),
             waits: Arc::default(),
@@ -84,13 +85,18 @@ impl Shared {
     /// have changed since the connection was made.
     async fn connect(&self) -> Result<()> {
         let (keeping, asking) = tokio::join!(self.keeping.connection(), self.asking.connection());
-        asking?;
-        let connection = keeping?;
+        keeping?;
+        let connection = asking?;
         self.prepare(&connection).await?;
         let checks = format!("{PROBE};{}", self.statements.check_permissions());
         let answer = connection.run(&checks, self.limit()).await;
-        let probe = answer.and_then(|answer| Probe::read(&answer));
-        self.dialer.set_probe(probe.map_err(SqlError::into_lock_error)?);
+        let probe = answer
+            .and_then(|answer| Probe::read(&answer))
+            .map_err(SqlError::into_lock_error)?;
+        if self.dialer.probe().as_ref() != Some(&probe) {
+            probe.check(&self.config, &self.config.address())?;
+        }
+        self.dialer.set_probe(probe);
         Ok(())
     }
 

@@ -12,13 +12,14 @@ impl Shared {
     /// Reaches the server, makes the tables, checks that all that a lock needs is permitted, and checks the server anew: its settings
     /// may have changed since the connection was made.
     pub(super) async fn connect(&self) -> Result<()> {
-        self.keeping.make_ready(None).await?;
-        self.asking.open_in_background();
-        let member = self.keeping.member(None).await?;
+        let (keeping, asking) = tokio::join!(self.keeping.make_ready(None), self.asking.member(None));
+        keeping?;
+        // The one that keeps holds may still lead to a server that nobody acquires from any more.
+        let member = asking?;
         self.server.check(member.session(), &self.config).await?;
         self.prepare(&member).await?;
         for sql in self.statements.check_permissions() {
-            self.run(&self.keeping, &member, sql)
+            self.run(&self.asking, &member, sql)
                 .await
                 .map_err(SqlError::into_lock_error)?;
         }

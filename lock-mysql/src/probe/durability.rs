@@ -2,13 +2,11 @@
 
 use std::fmt;
 
-use lock_core::{Result, Verdict};
-use lock_kit::guarantees::settings_not_checked;
+use lock_core::Verdict;
 use sqlx::mysql::MySqlRow;
 
 use super::variables;
-use crate::config::{Checks, MySqlConfig};
-use crate::error::{RequestError, SqlError};
+use crate::error::SqlError;
 
 const FLUSH: &str = "innodb_flush_log_at_trx_commit";
 
@@ -16,20 +14,12 @@ const FLUSH: &str = "innodb_flush_log_at_trx_commit";
 pub(super) const VARIABLES: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN \
     ('innodb_flush_log_at_trx_commit','log_bin','sync_binlog')";
 
-/// Warns of settings by which a crash loses leases, or refuses them. Returns whether leases survive a crash. `rows`: the answer to
-/// [`VARIABLES`], which nobody needs if the settings are not to be checked.
-///
-/// # Errors
-/// [`Misconfigured`](lock_core::ErrorKind::Misconfigured) where they are refused.
-pub(super) fn check(config: &MySqlConfig, rows: Option<&[MySqlRow]>) -> Result<Verdict, RequestError> {
-    if config.checks == Checks::Off {
-        return Ok(settings_not_checked());
-    }
-    let variables = variables(rows.ok_or(SqlError::UnexpectedAnswer("variables"))?)?;
+/// Whether leases survive a crash, and the settings by which they do not, by the answer to [`VARIABLES`].
+pub(super) fn judge(rows: &[MySqlRow]) -> Result<(Verdict, Vec<String>), SqlError> {
+    let variables = variables(rows)?;
     let findings = findings(&variables);
-    let said: Vec<_> = findings.iter().map(Finding::to_string).collect();
-    config.checks.apply("MySQL server", &config.address(), &said)?;
-    Ok(survives_crash(&variables, &findings))
+    let said = findings.iter().map(Finding::to_string).collect();
+    Ok((survives_crash(&variables, &findings), said))
 }
 
 /// A setting by which a crash loses leases.

@@ -1,7 +1,9 @@
 //! The checks of a server that is to keep leases, by each connection for acquires.
 
 use lock_core::{Error, ErrorKind, Guarantee, Result, Verdict};
+use lock_kit::guarantees::settings_not_checked;
 use parking_lot::Mutex;
+use sqlx::mysql::MySqlRow;
 
 use super::{durability, leases_keep, proxy};
 use crate::config::{Checks, MySqlConfig};
@@ -18,6 +20,8 @@ const PASSING_TIME: &str = "SELECT CAST(BENCHMARK(10000,RAND()) AS SIGNED),CAST(
 pub(crate) struct LeaseServer {
     /// Whether leases survive a crash, by its settings.
     survives_crash: Mutex<Option<Verdict>>,
+    /// The settings that were warned of last.
+    findings: Mutex<Vec<String>>,
 }
 
 impl LeaseServer {
@@ -53,8 +57,23 @@ impl LeaseServer {
             let message = "the MySQL server's option sysdate-is-now would end leases too early: start it without";
             return Err(Error::new(ErrorKind::Misconfigured, message).into());
         }
-        let variables = answer.results.get(1).map(|result| result.rows.as_slice());
-        *self.survives_crash.lock() = Some(durability::check(config, variables)?);
+        let verdict = match answer.results.get(1) {
+            _ if config.checks == Checks::Off => settings_not_checked(),
+            Some(variables) => self.judged(config, &variables.rows)?,
+            None => return Err(SqlError::UnexpectedAnswer("variables").into()),
+        };
+        *self.survives_crash.lock() = Some(verdict);
         Ok(())
+    }
+
+    /// Warns of the settings by which leases are lost if it has not warned of them yet, or refuses them.
+    fn judged(&self, config: &MySqlConfig, rows: &[MySqlRow]) -> Result<Verdict, RequestError> {
+        let (verdict, findings) = durability::judge(rows)?;
+        let mut last = self.findings.lock();
+        if *last != findings || config.checks == Checks::Refuse {
+            config.checks.apply("MySQL server", &config.address(), &findings)?;
+        }
+        *last = findings;
+        Ok(verdict)
     }
 }

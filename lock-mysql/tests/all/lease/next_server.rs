@@ -1,7 +1,10 @@
 //! Another server takes the place of the one that was checked first.
 
+use std::time::Duration;
+
 use lock_core::{ErrorKind, Guarantee, Locker};
 use lock_mysql::{LeaseTableBackend, Strategy};
+use tokio::time::sleep;
 
 use crate::support::proxy::Proxy;
 use crate::support::*;
@@ -68,4 +71,50 @@ async fn a_next_server_is_judged_by_its_own_settings() {
     let mut observer = next.observer().await;
     observer.run("SET GLOBAL innodb_flush_log_at_trx_commit=1").await;
     served(&locks).await;
+}
+
+/// As after a switchover: the connections to the former server live on, but for one. Whichever that is, what the other one keeps is no
+/// excuse for the next one.
+#[testbed::test]
+async fn a_connection_to_the_former_server_says_nothing_of_the_next_one() {
+    const OF_CLIENT: &str = "FROM information_schema.PROCESSLIST WHERE USER='app' AND ID<>CONNECTION_ID()";
+    let (first, next, proxy, locks) = servers("--innodb-flush-log-at-trx-commit=2").await;
+    drop(locks);
+    let config = next.config().with_strategy(Strategy::Lease);
+    let at_next = Locker::new(LeaseTableBackend::new(config).unwrap());
+    at_next.connect().await.unwrap();
+    let mut former = first.observer().await;
+    for place in 0..3 {
+        proxy.lead_to(&first);
+        let config = proxy.config(&first).with_strategy(Strategy::Lease);
+        let backend = LeaseTableBackend::new(config).unwrap();
+        let locks = Locker::new(backend).require([Guarantee::ServerCrash]);
+        served(&locks).await;
+        until("all its connections", async || {
+            former.number(&format!("SELECT COUNT(*) {OF_CLIENT}")).await == 3
+        })
+        .await;
+        proxy.lead_to(&next);
+        let one = former
+            .number(&format!("SELECT ID {OF_CLIENT} ORDER BY ID LIMIT 1 OFFSET {place}"))
+            .await;
+        former.try_run(&format!("KILL {one}")).await;
+        for number in 0..5 {
+            let name = format!("of {place} {number}");
+            if let Ok(Some(guard)) = locks.lock(&name).try_acquire().await {
+                let status = at_next.status(&name).await.unwrap();
+                assert!(!status.is_held(), "granted by the next server: {guard:?}");
+                // If the other connection is the one that was ended, the release goes to the next server.
+                let _ = guard.release().await;
+            }
+            // It connects again once a second.
+            sleep(Duration::from_millis(500)).await;
+        }
+        let _ = locks.shutdown().await;
+        drop(locks);
+        until("its connections have ended", async || {
+            former.number(&format!("SELECT COUNT(*) {OF_CLIENT}")).await == 0
+        })
+        .await;
+    }
 }
