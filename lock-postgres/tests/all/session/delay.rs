@@ -3,6 +3,8 @@
 use lock_core::ErrorKind;
 use lock_core::backend::{Attempt, DistributedLock};
 use lock_postgres::SessionBackend;
+use testbed::assert_safe;
+use tokio::time::Instant;
 
 use crate::lease::support::*;
 
@@ -65,6 +67,7 @@ async fn the_second_one_who_sees_a_promotion_waits_for_the_first() {
     // If the machine stands still, the row is locked for too long, or the delay is over by the commit.
     in_some_run("the second one does not wait for the first and its delay", async || {
         observer.batch_execute(&change("token=token+1")).await.unwrap();
+        let changed = Instant::now();
         observer.batch_execute(&first).await.unwrap();
         let backend = SessionBackend::new(config.clone()).unwrap();
         let (request, _control) = options("a", secs(60)).waits(false).start();
@@ -78,6 +81,8 @@ async fn the_second_one_who_sees_a_promotion_waits_for_the_first() {
         observer.batch_execute("COMMIT").await.unwrap();
         match happens("an answer", asking).await.unwrap() {
             Ok(answer) => {
+                // Its delay counts from a moment after that.
+                assert_safe!(changed.elapsed() >= secs(5), "granted within the delay: {answer:?}");
                 happens("an answer", backend.abandon(&request)).await.unwrap();
                 Err(format!("{answer:?}"))
             }
