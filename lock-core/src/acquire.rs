@@ -8,6 +8,7 @@ use self::caller::{Caller, Wakeup};
 use self::drive::{Driver, StopReason};
 use self::pending::{Granted, PendingAcquire};
 use self::shared::Shared;
+use self::too_late::too_late;
 use crate::backend::Mode;
 use crate::background::runner::ensure_running_here;
 use crate::error::Result;
@@ -17,6 +18,7 @@ use crate::mutant::{Mutant, is_active};
 use crate::observe;
 use crate::options::CheckedLock;
 use crate::options::wait::WaitLimit;
+use crate::queue::last_word::LastWord;
 use crate::queue::{Admission, Entry, Sharing};
 use crate::sync::{Arc, oneshot};
 use crate::time::{LeaseInstant, until};
@@ -64,7 +66,7 @@ async fn run(shared: &Arc<Shared>, lock: &CheckedLock, wait: WaitLimit) -> Resul
             () = until(deadline) => StopReason::TooLate,
         }
     });
-    check_kept(shared, lock, stopped.as_mut()).await?;
+    check_kept(shared, lock, wait, stopped.as_mut()).await?;
     let mut driver = Driver {
         shared,
         lock,
@@ -97,26 +99,31 @@ async fn run(shared: &Arc<Shared>, lock: &CheckedLock, wait: WaitLimit) -> Resul
     }
 }
 
-/// Refuses an acquire if the server is known not to keep a required guarantee. The backend connects again before that, once a second
-/// at most: it may have no other reason to do so, and its server may be another one or have better settings by now.
-async fn check_kept(shared: &Shared, lock: &CheckedLock, stopped: impl Future<Output = StopReason>) -> Result<()> {
+/// Refuses an acquire if the server is known not to keep a required guarantee. The backend connects again before that: it may have no
+/// other reason to do so, and its server may be another one or have better settings by now.
+async fn check_kept(
+    shared: &Shared,
+    lock: &CheckedLock,
+    wait: WaitLimit,
+    stopped: impl Future<Output = StopReason>,
+) -> Result<()> {
     let backend = &shared.backend;
-    let check = || backend.check_required(lock.required.as_ref());
+    let check = || {
+        let checked = backend.check_required(lock.required.as_ref());
+        checked.map_err(|error| error.about(&lock.name))
+    };
     // If it was never reached, the grant is checked: connecting is a part of the acquire.
     if !backend.was_reached() || check().is_ok() {
         return Ok(());
     }
-    if backend.is_due_to_connect_again() {
-        tokio::select! {
-            biased;
-            // If it fails, what is known counts.
-            _connected = backend.lock.connect() => {}
-            stop = stopped => if let StopReason::Failed(error) = stop {
-                return Err(error);
-            }
-        }
+    tokio::select! {
+        biased;
+        () = backend.connect_again(|| check().is_ok()) => check(),
+        stop = stopped => match stop {
+            StopReason::Failed(error) => Err(error),
+            StopReason::TooLate => check().and_then(|()| Err(too_late(lock, "acquired", wait, LastWord::Nothing))),
+        },
     }
-    check().map_err(|error| error.about(&lock.name))
 }
 
 impl<F: Future<Output = StopReason>> Driver<'_, F> {

@@ -6,7 +6,7 @@ use crate::backend::{Capabilities, DistributedLock};
 use crate::error::Result;
 use crate::guarantee::{Guarantee, Required, Verdict};
 use crate::sync::time::Instant;
-use crate::sync::{Arc, AtomicBool, Mutex, Ordering};
+use crate::sync::{Arc, AsyncMutex, AtomicBool, Ordering};
 
 /// The backend, as a locker, its acquires and its holds share it. A hold may outlive all lockers.
 #[derive(Debug)]
@@ -14,11 +14,11 @@ pub(crate) struct BackendState {
     pub(crate) lock: Arc<dyn DistributedLock>,
     pub(crate) capabilities: Capabilities,
     reached: AtomicBool,
-    /// When it was last told to connect again, since a required guarantee was missed.
-    connected_again: Mutex<Option<Instant>>,
+    /// When it last connected again, since a required guarantee was missed.
+    connected_again: AsyncMutex<Option<Instant>>,
 }
 
-/// How often it is told so at most.
+/// How often it does so at most.
 const CONNECT_AGAIN_EVERY: Duration = Duration::from_secs(1);
 
 impl BackendState {
@@ -27,7 +27,7 @@ impl BackendState {
             capabilities: backend.capabilities(),
             lock: backend,
             reached: AtomicBool::new(false),
-            connected_again: Mutex::default(),
+            connected_again: AsyncMutex::default(),
         }
     }
 
@@ -61,15 +61,21 @@ impl BackendState {
         }
     }
 
-    /// Returns whether it is to connect again because a required guarantee is missed, and takes it that the caller has it do so.
-    pub(crate) fn is_due_to_connect_again(&self) -> bool {
-        let now = Instant::now();
-        let mut last = self.connected_again.lock();
-        let is_due = last.is_none_or(|last| now.saturating_duration_since(last) >= CONNECT_AGAIN_EVERY);
-        if is_due {
-            *last = Some(now);
+    /// Connects again since a required guarantee is missed, at most once a second. Whoever comes meanwhile waits for that, and connects
+    /// only if the guarantee is missed all the same.
+    ///
+    /// # Cancel safety
+    /// May be dropped at any point: the next one to come connects, after a second.
+    pub(crate) async fn connect_again(&self, is_kept: impl Fn() -> bool) {
+        let mut last = self.connected_again.lock().await;
+        let is_early = |last: Instant| Instant::now().saturating_duration_since(last) < CONNECT_AGAIN_EVERY;
+        if is_kept() || last.is_some_and(is_early) {
+            return;
         }
-        is_due
+        *last = Some(Instant::now());
+        // If it fails, what is known counts.
+        let _ = self.lock.connect().await;
+        *last = Some(Instant::now());
     }
 
     /// Returns whether the server ever answered, so that waiting for it makes sense.

@@ -3,8 +3,8 @@
 
 pub(crate) use std::sync::atomic::Ordering;
 pub(crate) use std::sync::{Arc, Weak};
-// Nobody waits for it in another thread: tokio's own will do.
-pub(crate) use tokio::sync::Semaphore;
+// No test of races waits for one of these: tokio's own will do.
+pub(crate) use tokio::sync::{Mutex as AsyncMutex, Semaphore};
 
 #[cfg(shuttle)]
 pub(crate) use self::checked::{AtomicBool, AtomicUsize, Handle, MutexGuard, Notify, RuntimeId, oneshot, time};

@@ -10,7 +10,7 @@ impl Locker {
     /// Requires that the server keeps these guarantees, besides those that were required before. Does no I/O: call
     /// [`connect`](Self::connect) after it, so that a server that does not keep one is refused at start. Acquires check it as well, by
     /// what the backend read when it last connected. After a change for the worse they fail, and holds stay. An acquire that would fail
-    /// so connects again first, at most once a second, so that a change for the better is seen.
+    /// so connects again first, at most once a second, so that a change for the better is seen; on Redis with its next new connection.
     ///
     /// A guarantee that the server cannot be asked about is not kept, unless an operator [vouches](Self::trusting) for it.
     ///

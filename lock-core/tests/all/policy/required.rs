@@ -1,12 +1,14 @@
 //! What an application requires of its server: at start, and after a change.
 
 use std::future::pending;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use async_trait::async_trait;
+use futures_util::future::join_all;
 use lock_core::backend::{AcquireRequest, Attempt, Capabilities, DistributedLock, LockStatus};
-use lock_core::{ErrorKind, Guarantee, LockName, Locker, MemoryBackend, Result, Verdict};
+use lock_core::{ErrorKind, Guarantee, LockName, Locker, MemoryBackend, Result, Verdict, acquire_all};
 use tokio::task::yield_now;
 use tokio::time::Instant;
 
@@ -20,7 +22,13 @@ struct Server {
     read: Arc<Mutex<Option<Verdict>>>,
     /// Whether connecting never ends.
     silent: Arc<AtomicBool>,
+    /// Whether the settings are known before that.
+    reads_before_silence: Arc<AtomicBool>,
+    connects: Arc<AtomicUsize>,
 }
+
+/// Of connecting.
+const ROUND_TRIP: Duration = Duration::from_millis(10);
 
 impl Server {
     fn new(settings: Verdict) -> Self {
@@ -29,6 +37,8 @@ impl Server {
             settings: Arc::new(Mutex::new(settings)),
             read: Arc::default(),
             silent: Arc::default(),
+            reads_before_silence: Arc::default(),
+            connects: Arc::default(),
         }
     }
 
@@ -56,10 +66,14 @@ impl DistributedLock for Server {
     }
 
     async fn connect(&self) -> Result<()> {
+        if !self.silent.load(Ordering::Relaxed) || self.reads_before_silence.load(Ordering::Relaxed) {
+            self.read();
+        }
         if self.silent.load(Ordering::Relaxed) {
             pending::<()>().await;
         }
-        self.read();
+        self.connects.fetch_add(1, Ordering::Relaxed);
+        tokio::time::sleep(ROUND_TRIP).await;
         self.memory.connect().await
     }
 
@@ -205,6 +219,41 @@ async fn an_acquire_that_connects_again_keeps_its_limit() {
     tokio::time::sleep(seconds(1)).await;
     locks.shutdown().await.unwrap();
     assert_eq!(last.await.unwrap().unwrap_err().kind(), ErrorKind::ShutDown);
+}
+
+/// What was read before that is good.
+#[tokio::test(start_paused = true)]
+async fn an_acquire_whose_limit_is_over_while_it_connects_again_is_too_late() {
+    let server = Server::new(miss());
+    let locks = server.locks();
+    locks.connect().await.unwrap_err();
+    server.set(Verdict::Yes);
+    server.silent.store(true, Ordering::Relaxed);
+    server.reads_before_silence.store(true, Ordering::Relaxed);
+    let asked = Instant::now();
+    let error = locks.lock("a").acquire_within(seconds(3)).await.unwrap_err();
+    assert_eq!((error.kind(), asked.elapsed()), (ErrorKind::Unavailable, seconds(3)));
+    locks.lock("a").acquire().await.unwrap().release().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn those_who_come_while_it_connects_again_wait_for_that() {
+    let server = Server::new(miss());
+    let locks = server.locks();
+    locks.connect().await.unwrap_err();
+    server.set(Verdict::Yes);
+    let before = server.connects.load(Ordering::Relaxed);
+    let both = acquire_all(["a", "b"].map(|name| locks.lock(name))).await.unwrap();
+    both.release().await.unwrap();
+    assert_eq!(server.connects.load(Ordering::Relaxed), before + 1);
+    // If it is still missed, all are refused, and none connects again.
+    server.set(miss());
+    server.read();
+    tokio::time::sleep(seconds(1)).await;
+    let lock = locks.lock("a");
+    let refused = join_all((0..10).map(|_| lock.try_acquire())).await;
+    assert!(refused.iter().all(Result::is_err), "{refused:?}");
+    assert_eq!(server.connects.load(Ordering::Relaxed), before + 2);
 }
 
 #[tokio::test(start_paused = true)]
