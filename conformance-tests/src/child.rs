@@ -12,7 +12,7 @@ use crate::harness::{Harness, Route};
 use crate::job::Job;
 use crate::parent::{MARK, Parent};
 use crate::subject::Subject;
-use crate::verdict::{OrFail, Stop, Verdict, ensure_safe};
+use crate::verdict::{OrFail, Stop, Verdict};
 
 const ADDRESS: &str = "POLYLOCK_CONFORMANCE_ADDRESS";
 const NAMESPACE: &str = "POLYLOCK_CONFORMANCE_NAMESPACE";
@@ -28,8 +28,13 @@ pub(crate) const SECOND: &str = "second one";
 /// What a child says of a hold that another one may have.
 pub(crate) const BELIEVES: &str = "believes";
 
-fn means_two(said: &str) -> bool {
-    said.starts_with(SECOND) || said == BELIEVES
+/// The failure if a child says what means two holders.
+fn means_two(said: &str) -> Option<Stop> {
+    let message = format!("the child process said {said:?}");
+    match said {
+        BELIEVES => Some(Stop::safety(message)),
+        _ => said.starts_with(SECOND).then(|| Stop::by_ttl(message)),
+    }
 }
 
 /// Another process that uses the same server. It is killed when this is dropped, and ends by itself when this
@@ -84,10 +89,8 @@ impl Child {
             said.ok_or_else(|| Stop::assertion(format!("the child process ended instead of saying {word:?}")))?;
         match said.strip_prefix(word) {
             Some(rest) => Ok(rest.trim().to_owned()),
-            None if means_two(&said) => Err(Stop::safety(format!("the child process said {said:?}"))),
-            None => Err(Stop::assertion(format!(
-                "the child process said {said:?} instead of {word:?}"
-            ))),
+            None => Err(means_two(&said)
+                .unwrap_or_else(|| Stop::assertion(format!("the child process said {said:?} instead of {word:?}")))),
         }
     }
 
@@ -95,7 +98,7 @@ impl Child {
     pub(crate) async fn had_nothing_of_others(&mut self, cx: &Cx) -> Verdict {
         let what = "the output of a killed process to end";
         while let Some(said) = cx.soon(what, self.said.recv()).await? {
-            ensure_safe!(!means_two(&said), "the child process said {said:?}");
+            means_two(&said).map_or(Ok(()), Err)?;
         }
         Ok(())
     }

@@ -131,14 +131,14 @@ impl Cx {
     }
 
     /// Fails unless the lock is busy for this client. Its holder's ttl does not end meanwhile, so that a second grant means two
-    /// holders.
+    /// holders, but where a session renews.
     #[track_caller]
     pub(crate) fn ensure_busy<'a>(
         &self,
         subject: &'a Arc<dyn Subject>,
         ask: &Ask,
     ) -> impl Future<Output = Verdict> + 'a {
-        self.ensure_busy_while(|| true, subject, ask)
+        self.ensure_busy_or(|message| Stop::by_ttl(message), subject, ask)
     }
 
     /// The same beside a hold whose ttl may be over on a busy machine: then a second grant does not mean two holders.
@@ -149,13 +149,13 @@ impl Cx {
         subject: &'a Arc<dyn Subject>,
         ask: &Ask,
     ) -> impl Future<Output = Verdict> + 'a {
-        self.ensure_busy_while(|| first.believes(), subject, ask)
+        self.ensure_busy_or(|message| Stop::second(first.believes(), message), subject, ask)
     }
 
     #[track_caller]
-    fn ensure_busy_while<'a>(
+    fn ensure_busy_or<'a>(
         &self,
-        is_held: impl FnOnce() -> bool + 'a,
+        stop: impl FnOnce(String) -> Stop + 'a,
         subject: &'a Arc<dyn Subject>,
         ask: &Ask,
     ) -> impl Future<Output = Verdict> + 'a {
@@ -163,14 +163,11 @@ impl Cx {
         async move {
             match subject.acquire(&ask).await.or_fail("try")? {
                 None => Ok(()),
-                Some(guard) => Err(Stop::second(
-                    is_held(),
-                    format!(
-                        "{:?} was granted to a second one, token {} (at {at})",
-                        ask.name,
-                        guard.token()
-                    ),
-                )),
+                Some(guard) => Err(stop(format!(
+                    "{:?} was granted to a second one, token {} (at {at})",
+                    ask.name,
+                    guard.token()
+                ))),
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Backends that do no more than the contract asks for: no case may ask more of them.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -11,13 +11,14 @@ use lock_core::backend::{
 use lock_core::{Error, ErrorKind, FencingToken, LockName, LostCause, Result};
 use tokio::time::sleep;
 
+use crate::case::{Body, Case};
 use crate::cases;
 use crate::harness::{BackendHarness, Data, Harness, NoServer, Route, ServerUse, Timing};
 use crate::raw::is_live;
 use crate::reference::ReferenceHarness;
 use crate::run::execute;
 use crate::subject::{LockerSubject, Subject};
-use crate::verdict::Outcome;
+use crate::verdict::{Outcome, Stop};
 
 /// What a backend leaves out.
 #[derive(Clone, Copy, Debug)]
@@ -217,4 +218,31 @@ fn a_backend_with_no_more_than_it_must_have_passes() {
 #[test]
 fn a_session_that_core_never_renews_passes() {
     passes_everything(Kind::Session);
+}
+
+/// A session may end, and its holds with it, long before a ttl is over.
+#[test]
+fn a_ttl_alone_shows_no_two_holders_where_a_session_renews() {
+    fn case(body: Body) -> Case {
+        Case {
+            name: "a_case",
+            topic: "exclusion",
+            server: ServerUse::Shared,
+            guarantee: None,
+            body,
+        }
+    }
+    static BY_TTL: LazyLock<Case> =
+        LazyLock::new(|| case(Body::Subject(|_| Box::pin(async { Err(Stop::by_ttl("a second one")) }))));
+    static BELIEVED: LazyLock<Case> =
+        LazyLock::new(|| case(Body::Raw(|_| Box::pin(async { Err(Stop::safety("a second one")) }))));
+    let is_marked = |case: &'static Case, kind| {
+        let harness = FrugalHarness(ReferenceHarness::default(), kind);
+        let outcome = execute(case, Arc::new(harness), case.name);
+        assert!(matches!(outcome, Outcome::Failed(_)), "{outcome}");
+        outcome.to_string().contains("SAFETY")
+    };
+    assert!(is_marked(&BY_TTL, Kind::Plain));
+    assert!(!is_marked(&BY_TTL, Kind::Session));
+    assert!(is_marked(&BELIEVED, Kind::Session));
 }

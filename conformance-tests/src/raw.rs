@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
 use crate::context::{RawCx, lock_name};
-use crate::verdict::{OrFail, Stop, Verdict, ensure, ensure_safe};
+use crate::verdict::{OrFail, Stop, Verdict, ensure, ensure_safe, ensure_safe_by_ttl};
 
 pub(crate) use modes::{A_MOMENT, ensure_in_line, ensure_waiting, permits, request_in};
 
@@ -128,9 +128,11 @@ impl RawCx {
         granted(attempt, request, control)
     }
 
-    /// Fails if the name is granted to this client. Its holder's ttl does not end meanwhile, so that a grant means two holders.
+    /// Fails if the name is granted to this client. Its holder's ttl does not end meanwhile, so that a grant means two holders,
+    /// but where a session renews.
     pub(crate) async fn ensure_taken(&self, backend: &Arc<dyn DistributedLock>, name: &str) -> Verdict {
-        self.ensure_taken_while(|| true, backend, name).await
+        self.ensure_taken_or(|message| Stop::by_ttl(message), backend, name)
+            .await
     }
 
     /// The same beside a hold whose ttl may be over on a busy machine: then a grant does not mean two holders.
@@ -140,21 +142,22 @@ impl RawCx {
         backend: &Arc<dyn DistributedLock>,
         name: &str,
     ) -> Verdict {
-        self.ensure_taken_while(|| first.is_live(), backend, name).await
+        let stop = |message| Stop::second(first.is_live(), message);
+        self.ensure_taken_or(stop, backend, name).await
     }
 
-    async fn ensure_taken_while(
+    async fn ensure_taken_or(
         &self,
-        is_held: impl FnOnce() -> bool,
+        stop: impl FnOnce(String) -> Stop,
         backend: &Arc<dyn DistributedLock>,
         name: &str,
     ) -> Verdict {
         match self.try_once(backend, name).await? {
             Err(_) => Ok(()),
-            Ok(grant) => Err(Stop::second(
-                is_held(),
-                format!("{name:?} was granted to a second one, token {}", grant.token()),
-            )),
+            Ok(grant) => Err(stop(format!(
+                "{name:?} was granted to a second one, token {}",
+                grant.token()
+            ))),
         }
     }
 
@@ -350,32 +353,23 @@ impl Waiter {
         !self.driving.is_finished()
     }
 
-    /// Fails if the request was granted, which means two holders, or has failed.
+    /// Fails if the request was granted, which means two holders but where a session renews, or has failed.
     #[track_caller]
     pub(crate) fn ensure_waiting(&self, when: &str) -> Verdict {
-        match self.is_waiting() {
-            true => Ok(()),
-            false => Err(self.has_ended(self.was_granted(), when)),
-        }
+        ensure_safe_by_ttl!(!self.was_granted(), "{when}, one who had to wait was granted");
+        self.ensure_in_line(when)
     }
 
     /// The same of a request for which there is room, but not before it is its turn: a grant breaks the order alone.
     #[track_caller]
     pub(crate) fn ensure_in_line(&self, when: &str) -> Verdict {
-        match self.is_waiting() {
-            true => Ok(()),
-            false => Err(self.has_ended(false, when)),
-        }
+        ensure!(!self.was_granted(), "{when}, one who had to wait was granted");
+        ensure!(self.is_waiting(), "{when}, one who had to wait failed");
+        Ok(())
     }
 
     fn was_granted(&self) -> bool {
         self.was_granted.load(Ordering::SeqCst)
-    }
-
-    #[track_caller]
-    fn has_ended(&self, are_two: bool, when: &str) -> Stop {
-        let how = if self.was_granted() { "was granted" } else { "failed" };
-        Stop::second(are_two, format!("{when}, one who had to wait {how}"))
     }
 
     /// The result of the request, within `bound`.

@@ -16,7 +16,7 @@ use crate::harness::{BackendHarness, Harness, NoServer, ServerUse};
 use crate::raw::permits;
 use crate::sending::SendingDelay;
 use crate::summary;
-use crate::verdict::{Capability, Outcome, Skip, Stop, Verdict};
+use crate::verdict::{Capability, Failure, Outcome, Skip, Stop, Verdict};
 
 /// The topics of passes, of minimum holds and of following, which exclusive holds alone have.
 const OF_EXCLUSIVE_HOLDS: [&str; 3] = ["passes", "keeping", "following"];
@@ -53,7 +53,8 @@ pub fn subject_test<H: Harness>(module: &str, case: &'static str) {
         let (harness, path): (Arc<dyn Harness>, _) = (Arc::new(harness), test.clone());
         let paused = harness.timing().paused;
         let outcome = guarded(paused, move || async move {
-            body(&Cx::new(harness, namespace(), path)).await
+            let cx = Cx::new(harness, namespace(), path);
+            judged(&cx, body(&cx).await).await
         });
         report(&test, case, &outcome);
     }
@@ -83,7 +84,8 @@ fn one_permit(case: &'static Case, body: RawBody, harness: Arc<dyn BackendHarnes
     guarded(paused, move || async move {
         let cx = RawCx::new(harness, namespace(), test);
         Capability::Permits.or_skip(cx.backend().await.capabilities())?;
-        body(&cx.alone_by(permits(1, 1)?)).await
+        let cx = cx.alone_by(permits(1, 1)?);
+        judged(&cx, body(&cx).await).await
     })
 }
 
@@ -100,11 +102,24 @@ pub fn execute(case: &'static Case, harness: Arc<dyn BackendHarness>, test: &str
     let (paused, test) = (harness.timing().paused, test.to_owned());
     guarded(paused, move || async move {
         let cx = RawCx::new(harness, namespace(), test);
-        match case.body {
+        let verdict = match case.body {
             Body::Raw(body) | Body::Modes(body) => body(&cx).await,
             Body::Subject(body) => body(&cx).await,
-        }
+        };
+        judged(&cx, verdict).await
     })
+}
+
+/// Takes SAFETY from what was concluded from a ttl alone where a session renews: there a machine that stands still may end a hold
+/// long before its ttl.
+async fn judged(cx: &Cx, verdict: Verdict) -> Verdict {
+    match verdict {
+        Err(Stop::Failed(failure)) if failure.by_ttl => {
+            let safety = !cx.observer().await.capabilities().session_renewal;
+            Err(Stop::Failed(Failure { safety, ..failure }))
+        }
+        verdict => verdict,
+    }
 }
 
 fn guarded<F: Future<Output = Verdict>>(paused: bool, case: impl FnOnce() -> F + Send + 'static) -> Outcome {

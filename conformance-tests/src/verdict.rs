@@ -28,6 +28,8 @@ pub struct Failure {
     /// Whether the failure breaks exclusion or the order of tokens: two holders at a time, or a token that went back.
     /// No slow machine explains that.
     pub safety: bool,
+    /// Whether `safety` was concluded from the first holder's ttl alone, and not from what it believes.
+    pub(crate) by_ttl: bool,
     /// Where.
     pub at: &'static Location<'static>,
 }
@@ -129,19 +131,33 @@ impl Stop {
     /// An assertion did not hold.
     #[track_caller]
     pub fn assertion(message: impl Into<String>) -> Self {
-        Self::failed(message.into(), true, false)
+        Self::failed(message.into(), true)
     }
 
     /// Two held a name at a time, or a token went back.
     #[track_caller]
     pub fn safety(message: impl Into<String>) -> Self {
-        Self::failed(message.into(), true, true)
+        Self::second(true, message.into())
     }
 
     /// A name was granted to a second one. If the first one still has it, there are two holders.
     #[track_caller]
     pub(crate) fn second(is_first_held: bool, message: String) -> Self {
-        Self::failed(message, true, is_first_held)
+        Self::Failed(Failure {
+            safety: is_first_held,
+            ..Failure::new(message, true)
+        })
+    }
+
+    /// A name was granted to a second one before the ttl of the first one was over. These are two holders, but not where a session
+    /// renews: a hold ends with its session there, which may be long before its ttl.
+    #[track_caller]
+    pub(crate) fn by_ttl(message: impl Into<String>) -> Self {
+        Self::Failed(Failure {
+            safety: true,
+            by_ttl: true,
+            ..Failure::new(message.into(), true)
+        })
     }
 
     /// An operation failed that was to succeed.
@@ -153,17 +169,25 @@ impl Stop {
             message.push_str(&format!(": {cause}"));
             source = cause.source();
         }
-        Self::failed(message, false, false)
+        Self::failed(message, false)
     }
 
     #[track_caller]
-    fn failed(message: String, asserted: bool, safety: bool) -> Self {
-        Self::Failed(Failure {
+    fn failed(message: String, asserted: bool) -> Self {
+        Self::Failed(Failure::new(message, asserted))
+    }
+}
+
+impl Failure {
+    #[track_caller]
+    fn new(message: String, asserted: bool) -> Self {
+        Self {
             message,
             asserted,
-            safety,
+            safety: false,
+            by_ttl: false,
             at: Location::caller(),
-        })
+        }
     }
 }
 
@@ -236,6 +260,16 @@ macro_rules! ensure_safe {
     };
 }
 pub(crate) use ensure_safe;
+
+/// The same where the ttl of the first holder alone says that there are two.
+macro_rules! ensure_safe_by_ttl {
+    ($condition:expr, $($message:tt)+) => {
+        if !$condition {
+            return Err($crate::verdict::Stop::by_ttl(format!($($message)+)));
+        }
+    };
+}
+pub(crate) use ensure_safe_by_ttl;
 
 /// The outcome of a case.
 #[derive(Clone, Debug)]

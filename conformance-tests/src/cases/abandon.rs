@@ -4,7 +4,7 @@ use lock_core::HoldState;
 use lock_core::backend::Attempt;
 
 use crate::context::RawCx;
-use crate::verdict::{OrFail, Verdict, ensure, ensure_safe};
+use crate::verdict::{OrFail, Verdict, ensure, ensure_safe_by_ttl};
 
 /// An abandoned grant is no hold any more.
 pub(crate) async fn an_abandoned_grant_frees_the_name(cx: &RawCx) -> Verdict {
@@ -40,7 +40,7 @@ pub(crate) async fn an_abandon_touches_nobody_else(cx: &RawCx) -> Verdict {
     let waiting = cx.wait_for(&waiter, "a", ttl).await?;
     let (tried, _control) = cx.trying("a", ttl)?;
     let busy = other.acquire(&tried).await.or_fail("try")?;
-    ensure_safe!(matches!(busy, Attempt::Busy(_)), "granted while another held it");
+    ensure_safe_by_ttl!(matches!(busy, Attempt::Busy(_)), "granted while another held it");
     for request in [&robbed.request, &tried] {
         cx.soon("the abandon", other.abandon(request))
             .await?

@@ -85,7 +85,7 @@ pub(crate) async fn a_failed_upgrade_leaves_the_guard_reading(cx: &Cx) -> Verdic
             Err(error) if error.kind() == ErrorKind::Unavailable && !is_last => {
                 cx.ensure_busy(&other, &write).await?;
             }
-            Ok(()) => return Err(Stop::safety("upgraded beside a reader")),
+            Ok(()) => return Err(Stop::by_ttl("upgraded beside a reader")),
             Err(error) => return Err(Stop::assertion(format!("an upgrade beside a reader failed: {error}"))),
         }
     }
@@ -94,7 +94,7 @@ pub(crate) async fn a_failed_upgrade_leaves_the_guard_reading(cx: &Cx) -> Verdic
         let mut upgrading = guard.upgrade(None);
         match timeout(Duration::from_millis(50), &mut upgrading).await {
             Err(_) => {}
-            Ok(Ok(())) => return Err(Stop::safety("upgraded beside a reader")),
+            Ok(Ok(())) => return Err(Stop::by_ttl("upgraded beside a reader")),
             Ok(Err(error)) => return Err(Stop::assertion(format!("an upgrade beside a reader failed: {error}"))),
         }
     }

@@ -4,7 +4,7 @@ use super::elections::{Leading, NAME, candidate};
 use super::support::Began;
 use crate::context::Cx;
 use crate::subject::ElectionState;
-use crate::verdict::{Verdict, ensure, ensure_safe};
+use crate::verdict::{Verdict, ensure, ensure_safe, ensure_safe_by_ttl};
 
 /// A plain lock and an election of one name exclude each other, among clients and within one, and their tokens grow over both.
 /// The status shows the label of whichever holds the name.
@@ -15,7 +15,7 @@ pub(crate) async fn a_lock_and_an_election_exclude_each_other(cx: &Cx) -> Verdic
         let locked = cx.hold(locking, &ask).await?;
         let candidate = candidate(&two, ask.ttl, "a leader")?;
         let mut leads = Leading::begin(&candidate);
-        ensure_safe!(leads.is_waiting().await, "a candidate leads while the name is locked");
+        ensure_safe_by_ttl!(leads.is_waiting().await, "a candidate leads while the name is locked");
         ensure_labelled(cx, "a lock").await?;
         let state = candidate.state().await;
         ensure!(
@@ -30,14 +30,14 @@ pub(crate) async fn a_lock_and_an_election_exclude_each_other(cx: &Cx) -> Verdic
         cx.ensure_busy(locking, &ask).await?;
         ensure_labelled(cx, "a leader").await?;
         let waiting = Began::acquire(locking, &ask).await;
-        ensure_safe!(leads.is_waiting().await, "one term began in another one");
+        ensure_safe_by_ttl!(leads.is_waiting().await, "one term began in another one");
         waiting.ensure_waiting("while a candidate leads")?;
         leads.resign();
         let what = "the lock to be granted when the leader resigns";
         let next = waiting.granted(cx, what).await?;
         ensure_safe!(next.token() > term, "token {} after term {term}", next.token());
         ensure_labelled(cx, "a lock").await?;
-        ensure_safe!(leads.is_waiting().await, "a candidate leads while the name is locked");
+        ensure_safe_by_ttl!(leads.is_waiting().await, "a candidate leads while the name is locked");
         drop(leads);
         next.released().await?;
     }

@@ -13,7 +13,7 @@ use crate::context::{Cx, RawCx};
 use crate::counter::Counter;
 use crate::job::Job;
 use crate::subject::{Ask, Subject};
-use crate::verdict::{OrFail, Stop, Verdict, ensure, ensure_safe};
+use crate::verdict::{OrFail, Stop, Verdict, ensure, ensure_safe, ensure_safe_by_ttl};
 
 /// A name that one client has is busy for another one, until it is released.
 pub(crate) async fn a_second_client_is_refused(cx: &RawCx) -> Verdict {
@@ -111,7 +111,7 @@ async fn enter_often(client: Arc<dyn Subject>, ask: Ask, rounds: u32, inside: Ar
         let others = inside.fetch_add(1, Ordering::SeqCst);
         sleep(LITTLE).await;
         inside.fetch_sub(1, Ordering::SeqCst);
-        ensure_safe!(others == 0, "{others} were inside already");
+        ensure_safe_by_ttl!(others == 0, "{others} were inside already");
         guard.released().await?;
     }
     Ok(())
@@ -135,7 +135,7 @@ pub(crate) async fn exclusion_between_processes(cx: &Cx) -> Verdict {
         child.says(cx, "counted", 2 * cx.patience()).await?;
     }
     let counted = counter.number();
-    ensure_safe!(
+    ensure_safe_by_ttl!(
         counted == u64::from(3 * ROUNDS),
         "of {} additions {counted} are left",
         3 * ROUNDS

@@ -151,7 +151,7 @@ pub(crate) async fn an_extend_whose_reply_is_lost_is_not_shortened(cx: &RawCx) -
     };
     cx.soon("a renewal after the extend", renewing).await?;
     sleep(5 * ttl / 2).await;
-    cx.ensure_taken(&other, "a").await
+    cx.ensure_taken_beside(&grant, &other, "a").await
 }
 
 /// An extend of a lock that is lost fails, and brings nothing back. By capability.

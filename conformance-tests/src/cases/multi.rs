@@ -7,7 +7,7 @@ use lock_core::ErrorKind;
 
 use crate::context::Cx;
 use crate::subject::{Ask, Subject, WaitLimit};
-use crate::verdict::{OrFail, Skip, Stop, Verdict, ensure, ensure_safe};
+use crate::verdict::{OrFail, Skip, Stop, Verdict, ensure, ensure_safe_by_ttl};
 
 /// A client that acquires several at once.
 async fn client(cx: &Cx) -> Result<Arc<dyn Subject>, Stop> {
@@ -40,7 +40,7 @@ pub(crate) async fn all_or_none(cx: &Cx) -> Verdict {
             Err(error) if error.kind() == ErrorKind::TimedOut => break,
             // So may an answer.
             Err(error) if error.kind() == ErrorKind::Unavailable && !is_last => {}
-            Ok(Some(_)) => return Err(Stop::safety("one was taken, and all were granted")),
+            Ok(Some(_)) => return Err(Stop::by_ttl("one was taken, and all were granted")),
             refused => return Err(Stop::assertion(format!("one was taken, and all came to {refused:?}"))),
         }
     }
@@ -76,7 +76,7 @@ pub(crate) async fn a_refused_try_leaves_nothing(cx: &Cx) -> Verdict {
             .soon(what, client.acquire_all(&asks, WaitLimit::Try))
             .await?
             .or_fail(what)?;
-        ensure_safe!(tried.is_none(), "one of them was taken, and the try came to {tried:?}");
+        ensure_safe_by_ttl!(tried.is_none(), "one of them was taken, and the try came to {tried:?}");
         for name in ["a", "c"] {
             cx.until_free(name, cx.patience(), "a try for several was refused")
                 .await?;

@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep};
 use crate::context::RawCx;
 use crate::link::Link;
 use crate::raw::{drive, granted, permits, request_in};
-use crate::verdict::{Capability, OrFail, Stop, Verdict, ensure, ensure_safe};
+use crate::verdict::{Capability, OrFail, Stop, Verdict, ensure, ensure_safe, ensure_safe_by_ttl};
 
 /// The time for which a permit is used.
 const A_LITTLE: Duration = Duration::from_millis(10);
@@ -39,7 +39,7 @@ pub(crate) async fn never_more_than_the_limit(cx: &RawCx) -> Verdict {
                     return Err(Stop::assertion("a request that waits for ever was busy"));
                 };
                 let out = taken.fetch_add(take, Ordering::SeqCst) + take;
-                ensure_safe!(out <= LIMIT, "{out} permits were out, of {LIMIT}");
+                ensure_safe_by_ttl!(out <= LIMIT, "{out} permits were out, of {LIMIT}");
                 together.fetch_or(out > take, Ordering::SeqCst);
                 sleep(A_LITTLE).await;
                 // The first one stays until there is another one beside it, however long the server takes for a grant.

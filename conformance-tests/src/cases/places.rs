@@ -188,7 +188,7 @@ pub(crate) async fn a_grant_to_one_who_left_is_the_next_ones(cx: &Cx) -> Verdict
     sleep(LITTLE).await;
     link.heal();
     let guard = winner.granted(cx, "the one who is still there to be granted").await?;
-    cx.ensure_busy(&holder, &ask).await?;
+    cx.ensure_busy_beside(&*guard, &holder, &ask).await?;
     ensure_winners_terms(cx, &*guard, left, won).await?;
     guard.released().await?;
     cx.until_free("a", cx.patience(), "the release").await

@@ -11,7 +11,7 @@ use tokio::time::sleep;
 use crate::context::RawCx;
 use crate::link::Link;
 use crate::raw::{A_MOMENT, drive, ensure_in_line, ensure_waiting, granted, request_in};
-use crate::verdict::{Capability, OrFail, Stop, Verdict, ensure, ensure_safe};
+use crate::verdict::{Capability, OrFail, Stop, Verdict, ensure, ensure_safe_by_ttl};
 
 /// A writer that waits for readers gets the name when the last of them releases it, and not before.
 pub(crate) async fn the_last_reader_admits_the_writer(cx: &RawCx) -> Verdict {
@@ -117,7 +117,7 @@ pub(crate) async fn a_writer_gets_in_under_steady_readers(cx: &RawCx) -> Verdict
     let what = "a writer to be granted under steady readers";
     let written = writing.grant(cx, cx.patience(), what).await?;
     let reading = inside.now.load(Ordering::SeqCst);
-    ensure_safe!(reading == 0, "{reading} readers were inside with the writer");
+    ensure_safe_by_ttl!(reading == 0, "{reading} readers were inside with the writer");
     inside.is_over.store(true, Ordering::SeqCst);
     written.release().await?;
     while let Some(reader) = cx.soon("the readers to end", readers.join_next()).await? {

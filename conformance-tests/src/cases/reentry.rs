@@ -269,6 +269,6 @@ pub(crate) async fn a_lost_hold_is_not_shared(cx: &Cx) -> Verdict {
         "it failed as {:?}: {error}",
         error.kind()
     );
-    cx.ensure_busy(&other, &stranger).await?;
+    cx.ensure_busy_beside(&*next, &other, &stranger).await?;
     next.released().await
 }

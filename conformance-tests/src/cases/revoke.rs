@@ -8,7 +8,7 @@ use lock_core::{ErrorKind, FencingToken, Guarantee, Locker, Lost, LostCause};
 use tokio::time::Instant;
 
 use crate::context::{RawCx, lock_name};
-use crate::verdict::{Capability, OrFail, Stop, Verdict, ensure, ensure_safe};
+use crate::verdict::{Capability, OrFail, Stop, Verdict, ensure, ensure_safe, ensure_safe_by_ttl};
 
 /// Both ways, and what a backend declares for each.
 pub(super) const WAYS: [(Revoke, Capability); 2] = [
@@ -60,7 +60,7 @@ pub(crate) async fn a_revoked_hold_keeps_the_name_until_its_lease_ends(cx: &RawC
     let next = waiter.grant_after(&grant, cx, cx.freed_by(cx.ttl()), what).await?;
     let took = asked.elapsed();
     // The server's clock and ours need not agree to the last millisecond.
-    ensure_safe!(
+    ensure_safe_by_ttl!(
         took >= cx.ttl() - cx.ttl() / 10,
         "revoked at the end of a lease of {:?}, and granted after {took:?}",
         cx.ttl()
@@ -163,7 +163,7 @@ pub(crate) async fn a_hold_that_is_revoked_at_once_frees_the_name(cx: &RawCx) ->
         next.token()
     );
     cx.ensure_not_renewed(&client, &grant, "beside the next holder").await?;
-    ensure_safe!(
+    ensure_safe_by_ttl!(
         cx.is_kept(&other, &next).await?,
         "the next holder lost its hold to the former one"
     );

@@ -6,7 +6,7 @@ use lock_core::backend::{Capabilities, Lease, Mode, ReleaseOptions, ReleaseOutco
 use super::revoke::{WAYS, revoke, revoked};
 use crate::context::{RawCx, lock_name};
 use crate::raw::is_renewed;
-use crate::verdict::{Capability, OrFail, Skip, Stop, Verdict, ensure, ensure_safe};
+use crate::verdict::{Capability, OrFail, Skip, Stop, Verdict, ensure, ensure_safe_by_ttl};
 
 /// Some way to revoke that is declared.
 fn some_way(capabilities: Capabilities) -> Result<Revoke, Stop> {
@@ -60,7 +60,7 @@ pub(crate) async fn a_release_after_a_revoke_leaves_the_next_alone(cx: &RawCx) -
         );
     }
     cx.abandoned(&client, &grant.request).await?;
-    ensure_safe!(
+    ensure_safe_by_ttl!(
         cx.is_kept(&other, &next).await?,
         "the former holder's release ended the next one's hold"
     );
@@ -89,7 +89,7 @@ pub(crate) async fn a_revoke_beside_a_release_leaves_the_next_alone(cx: &RawCx) 
         let (revoked, released) = (revoked?, released?);
         let what = "the waiter to be granted after a release and a revoke";
         let next = waiter.grant(cx, cx.patience(), what).await?;
-        ensure_safe!(
+        ensure_safe_by_ttl!(
             cx.is_kept(&other, &next).await?,
             "the next one's hold was ended: {revoked:?}, {released:?}"
         );

@@ -125,7 +125,8 @@ pub(crate) async fn an_idle_runtime_keeps_nobody_waiting(cx: &Cx) -> Verdict {
     cx.until_free("a", cx.patience(), "its guard was dropped").await?;
     cx.hold(&client, &ask).await?.released().await?;
     tokio::time::sleep(2 * cx.ttl()).await;
-    cx.ensure_busy(&cx.subject().await, &cx.ask("held").await).await?;
+    cx.ensure_busy_beside(&*held, &cx.subject().await, &cx.ask("held").await)
+        .await?;
     held.released().await
 }
 

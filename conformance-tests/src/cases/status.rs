@@ -90,7 +90,7 @@ pub(crate) async fn a_busy_answer_names_the_holder(cx: &RawCx) -> Verdict {
         .first()
         .and_then(|holder| holder.label.clone());
     let Err(busy) = cx.try_once(&other, "a").await? else {
-        return Err(Stop::safety("granted while another held it"));
+        return Err(Stop::by_ttl("granted while another held it"));
     };
     ensure!(
         busy.holder.is_none() || busy.holder.as_deref() == Some("the holder"),

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 
 use crate::context::Cx;
 use crate::subject::{Ask, State, Subject, SubjectGuard};
-use crate::verdict::{OrFail, Stop, Verdict, ensure, ensure_safe};
+use crate::verdict::{OrFail, Stop, Verdict, ensure, ensure_safe, ensure_safe_by_ttl};
 
 /// Long enough for others to run meanwhile.
 pub(crate) const LITTLE: Duration = Duration::from_millis(2);
@@ -119,11 +119,11 @@ impl Began {
         Self { acquiring, was_granted }
     }
 
-    /// Fails if the acquire was granted, which means two holders, or has failed.
+    /// Fails if the acquire was granted, which means two holders but where a session renews, or has failed.
     #[track_caller]
     pub(crate) fn ensure_waiting(&self, when: &str) -> Verdict {
         let is_granted = self.was_granted.load(Ordering::SeqCst);
-        ensure_safe!(!is_granted, "{when}, one who had to wait was granted");
+        ensure_safe_by_ttl!(!is_granted, "{when}, one who had to wait was granted");
         ensure!(!self.acquiring.is_finished(), "{when}, one who had to wait failed");
         Ok(())
     }
@@ -160,7 +160,7 @@ pub(crate) fn granted(acquired: Acquired) -> Result<Box<dyn SubjectGuard>, Stop>
 pub(crate) fn refused(acquired: Acquired, when: &str) -> Result<Error, Stop> {
     match acquired {
         Err(error) => Ok(error),
-        Ok(Some(guard)) => Err(Stop::safety(format!(
+        Ok(Some(guard)) => Err(Stop::by_ttl(format!(
             "{when}: granted as well, token {}",
             guard.token()
         ))),
@@ -168,14 +168,16 @@ pub(crate) fn refused(acquired: Acquired, when: &str) -> Result<Error, Stop> {
     }
 }
 
-/// Fails if this acquire ends within this time. The holder's ttl does not end meanwhile, so that a grant means two holders.
+/// Fails if this acquire ends within this time. The holder's ttl does not end meanwhile, so that a grant means two holders,
+/// but where a session renews.
 #[track_caller]
 pub(crate) fn ensure_pending<'a, F: Future<Output = Acquired> + Unpin>(
     acquiring: &'a mut F,
     time: Duration,
     when: &'a str,
 ) -> impl Future<Output = Verdict> + use<'a, F> {
-    ensure_pending_while(|| true, acquiring, time, when, Location::caller())
+    let stop = |message| Stop::by_ttl(message);
+    ensure_pending_or(stop, acquiring, time, when, Location::caller())
 }
 
 /// The same beside a hold whose ttl may be over on a busy machine: then a grant does not mean two holders.
@@ -186,11 +188,12 @@ pub(crate) fn ensure_pending_beside<'a, F: Future<Output = Acquired> + Unpin>(
     time: Duration,
     when: &'a str,
 ) -> impl Future<Output = Verdict> + use<'a, F> {
-    ensure_pending_while(|| first.believes(), acquiring, time, when, Location::caller())
+    let stop = |message| Stop::second(first.believes(), message);
+    ensure_pending_or(stop, acquiring, time, when, Location::caller())
 }
 
-async fn ensure_pending_while(
-    is_held: impl FnOnce() -> bool,
+async fn ensure_pending_or(
+    stop: impl FnOnce(String) -> Stop,
     acquiring: impl Future<Output = Acquired>,
     time: Duration,
     when: &str,
@@ -198,10 +201,10 @@ async fn ensure_pending_while(
 ) -> Verdict {
     match timeout(time, acquiring).await {
         Err(_) => Ok(()),
-        Ok(Ok(Some(second))) => {
-            let message = format!("{when}, another one was granted, token {} (at {at})", second.token());
-            Err(Stop::second(is_held(), message))
-        }
+        Ok(Ok(Some(second))) => Err(stop(format!(
+            "{when}, another one was granted, token {} (at {at})",
+            second.token()
+        ))),
         Ok(ended) => Err(Stop::assertion(format!(
             "{when}, one who had to wait ended with {ended:?} (at {at})"
         ))),

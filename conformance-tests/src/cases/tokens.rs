@@ -13,7 +13,7 @@ use crate::context::{Cx, RawCx};
 use crate::harness::Data;
 use crate::link::Link;
 use crate::raw::granted;
-use crate::verdict::{Capability, OrFail, Stop, Verdict, ensure, ensure_safe};
+use crate::verdict::{Capability, OrFail, Stop, Verdict, ensure, ensure_safe, ensure_safe_by_ttl};
 
 fn ensure_grows(last: &mut Option<FencingToken>, token: FencingToken, over: &str) -> Verdict {
     ensure_safe!(
@@ -76,7 +76,7 @@ pub(crate) async fn a_token_is_of_the_grant(cx: &RawCx) -> Verdict {
         .soon("the early try", early.acquire(&request))
         .await?
         .or_fail("try")?;
-    ensure_safe!(matches!(busy, Attempt::Busy(_)), "granted while another held it");
+    ensure_safe_by_ttl!(matches!(busy, Attempt::Busy(_)), "granted while another held it");
     first.release().await?;
     let second = cx.grant(&between, "a").await?;
     second.release().await?;

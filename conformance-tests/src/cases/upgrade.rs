@@ -9,7 +9,7 @@ use lock_core::backend::{Attempt, Busy, DistributedLock, Renewal};
 
 use crate::context::RawCx;
 use crate::raw::{Grant, ensure_waiting, granted};
-use crate::verdict::{Capability, OrFail, Stop, Verdict, ensure, ensure_safe};
+use crate::verdict::{Capability, OrFail, Stop, Verdict, ensure, ensure_safe, ensure_safe_by_ttl};
 
 /// Readers hold a name beside the one that may upgrade, and no second one of that kind does.
 pub(crate) async fn upgradable_is_alone_of_its_kind(cx: &RawCx) -> Verdict {
@@ -103,7 +103,7 @@ pub(crate) async fn a_failed_upgrade_keeps_the_read(cx: &RawCx) -> Verdict {
     let other = cx.connected().await?;
     let base = cx.grant_in(&client, "a", Upgradable).await?;
     let reader = cx.grant_in(&other, "a", Shared).await?;
-    ensure_safe!(
+    ensure_safe_by_ttl!(
         try_upgrade(cx, &client, &base).await?.is_err(),
         "upgraded beside a reader"
     );

@@ -18,7 +18,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// Long enough for a server to grant what it should not.
 pub(crate) const A_MOMENT: Duration = Duration::from_millis(100);
 
-/// Fails if one of these was granted, which means two holders, or failed within a moment.
+/// Fails if one of these was granted, which means two holders but where a session renews, or failed within a moment.
 pub(crate) async fn ensure_waiting(waiters: &[&Waiter], when: &str) -> Verdict {
     sleep(A_MOMENT).await;
     waiters.iter().try_for_each(|waiter| waiter.ensure_waiting(when))
@@ -112,9 +112,10 @@ impl RawCx {
     }
 
     /// Fails if this client is granted the name in this mode. The ttls of those who hold it do not end meanwhile, so that a grant
-    /// means that they do not fit together.
+    /// means that they do not fit together, but where a session renews.
     pub(crate) async fn ensure_refused(&self, backend: &Arc<dyn DistributedLock>, name: &str, mode: Mode) -> Verdict {
-        self.ensure_refused_while(|| true, backend, name, mode).await
+        self.ensure_refused_or(|message| Stop::by_ttl(message), backend, name, mode)
+            .await
     }
 
     /// The same beside a hold whose ttl may be over on a busy machine.
@@ -125,7 +126,8 @@ impl RawCx {
         name: &str,
         mode: Mode,
     ) -> Verdict {
-        self.ensure_refused_while(|| first.is_live(), backend, name, mode).await
+        let stop = |message| Stop::second(first.is_live(), message);
+        self.ensure_refused_or(stop, backend, name, mode).await
     }
 
     /// The same where there is room for it, but others wait before it: a grant breaks the order alone.
@@ -135,25 +137,23 @@ impl RawCx {
         name: &str,
         mode: Mode,
     ) -> Verdict {
-        self.ensure_refused_while(|| false, backend, name, mode).await
+        self.ensure_refused_or(|message| Stop::assertion(message), backend, name, mode)
+            .await
     }
 
-    async fn ensure_refused_while(
+    async fn ensure_refused_or(
         &self,
-        is_held: impl FnOnce() -> bool,
+        stop: impl FnOnce(String) -> Stop,
         backend: &Arc<dyn DistributedLock>,
         name: &str,
         mode: Mode,
     ) -> Verdict {
         match self.try_in(backend, name, mode).await? {
             Err(_) => Ok(()),
-            Ok(grant) => {
-                let message = format!(
-                    "{mode:?} was granted beside those who hold it or wait for it, token {}",
-                    grant.token()
-                );
-                Err(Stop::second(is_held(), message))
-            }
+            Ok(grant) => Err(stop(format!(
+                "{mode:?} was granted beside those who hold it or wait for it, token {}",
+                grant.token()
+            ))),
         }
     }
 
