@@ -29,7 +29,9 @@ enum Kind {
     Session,
 }
 
-/// The reference with a short longest ttl, and with a status that shows the holders and their tokens alone.
+const LONGEST_TTL: Duration = Duration::from_secs(30);
+
+/// The reference with a short longest ttl, which it lets nobody exceed, and with a status that shows the holders and their tokens alone.
 #[derive(Debug)]
 struct Frugal(Arc<dyn DistributedLock>, Kind);
 
@@ -47,7 +49,7 @@ impl DistributedLock for Frugal {
             Kind::Session => self.0.capabilities().session_renewal(),
         };
         (capabilities.extend, capabilities.fixed_lease, capabilities.upgradable) = (false, false, false);
-        capabilities.longest_ttl = Duration::from_secs(30);
+        capabilities.longest_ttl = LONGEST_TTL;
         capabilities
     }
 
@@ -56,6 +58,7 @@ impl DistributedLock for Frugal {
     }
 
     async fn acquire(&self, request: &AcquireRequest) -> Result<Attempt> {
+        check(request.ttl())?;
         Ok(match self.0.acquire(request).await? {
             Attempt::Granted(hold, armed) => Attempt::Granted(FrugalHold::new(hold, request.lease(), self.1), armed),
             attempt => attempt,
@@ -124,16 +127,21 @@ impl Hold for FrugalHold {
 
     async fn renew(&self, ttl: Duration) -> Result<Renewal> {
         match self.1 {
-            Kind::Plain => self.0.renew(ttl).await,
+            Kind::Plain => {
+                check(ttl)?;
+                self.0.renew(ttl).await
+            }
             Kind::Session => Err(unsupported()),
         }
     }
 
     async fn release(&self, how: ReleaseOptions) -> Result<ReleaseOutcome> {
+        check(how.keep_for.unwrap_or_default())?;
         self.0.release(how).await
     }
 
     async fn downgrade(&self, ttl: Duration) -> Result<Renewal> {
+        check(ttl)?;
         self.0.downgrade(ttl).await
     }
 
@@ -149,6 +157,13 @@ impl Hold for FrugalHold {
             Kind::Plain => None,
             Kind::Session => Some(Self::new(self.0.pass(next)?, next, self.1)),
         }
+    }
+}
+
+fn check(time: Duration) -> Result<()> {
+    match time > LONGEST_TTL {
+        true => Err(Error::new(ErrorKind::Misconfigured, "longer than the longest ttl")),
+        false => Ok(()),
     }
 }
 

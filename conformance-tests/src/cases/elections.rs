@@ -213,7 +213,7 @@ pub(crate) async fn terms_grow_and_the_last_one_is_seen(cx: &Cx) -> Verdict {
         previous = Some(leader.term);
         if previous == last {
             let expected = format!("leader {}", TERMS - 1);
-            ensure_value(leader.value.as_deref(), &expected)?;
+            ensure_value(cx, leader.value.as_deref(), &expected).await?;
         }
     }
     let nothing = timeout(cx.ttl() / 2, told.recv()).await;
@@ -246,8 +246,8 @@ pub(crate) async fn a_candidate_that_waited_is_seen(cx: &Cx) -> Verdict {
             elected.term == term,
             "{term} is the leader's term, and an observer saw {elected:?}"
         );
-        ensure_value(elected.value.as_deref(), values[0])?;
-        ensure_follows(&*follower, term, values[0]).await?;
+        ensure_value(cx, elected.value.as_deref(), values[0]).await?;
+        ensure_follows(cx, &*follower, term, values[0]).await?;
         leader.resign();
         let what = "the candidate that waits to be elected";
         let next = waiting.elected(cx, cx.patience(), what).await?;
@@ -280,18 +280,19 @@ async fn next_seen(
     Ok(leader)
 }
 
-/// A server that shows labels shows the leader's value.
-fn ensure_value(shown: Option<&str>, expected: &str) -> Verdict {
+/// A server that shows labels shows the leader's value. Asked while this leader has its term.
+async fn ensure_value(cx: &Cx, shown: Option<&str>, expected: &str) -> Verdict {
+    let label = cx.holder_of(NAME).await?;
     ensure!(
-        shown.is_none_or(|shown| shown == expected),
-        "the leader's value is {expected:?}, and shown is {shown:?}"
+        shown.map_or(label.is_none(), |shown| shown == expected),
+        "the leader's value is {expected:?}, shown is {shown:?}, and its hold's label is {label:?}"
     );
     Ok(())
 }
 
-async fn ensure_follows(follower: &dyn Candidate, term: FencingToken, value: &str) -> Verdict {
+async fn ensure_follows(cx: &Cx, follower: &dyn Candidate, term: FencingToken, value: &str) -> Verdict {
     match follower.state().await {
-        ElectionState::Following(seen, shown) if seen == term => ensure_value(shown.as_deref(), value),
+        ElectionState::Following(seen, shown) if seen == term => ensure_value(cx, shown.as_deref(), value).await,
         state => Err(Stop::assertion(format!(
             "a leader has the term {term}, and the state is {state:?}"
         ))),
@@ -318,7 +319,7 @@ pub(crate) async fn the_state_of_an_election_is_known(cx: &Cx) -> Verdict {
         state == ElectionState::Leading(term.token()),
         "it leads, and its state is {state:?}"
     );
-    ensure_follows(&*follower, term.token(), "address 1").await?;
+    ensure_follows(cx, &*follower, term.token(), "address 1").await?;
     link.cut();
     let state = cx.soon("a state without a server", follower.state()).await?;
     ensure!(

@@ -66,6 +66,7 @@ pub(crate) async fn an_extend_is_not_passed_on(cx: &Cx) -> Verdict {
     let guard = cx.hold(&client, &ask).await?;
     // Longer than the case waits for the end of the next hold.
     let long = (2 * cx.freed_by(ask.ttl)).min(client.capabilities().longest_ttl);
+    let bound = cx.freed_by(ask.ttl).min(long * 3 / 4);
     let extended = cx.soon("extend", guard.extend(long)).await?;
     if !Capability::Extend.is_in(client.capabilities()) {
         return Err(cx.undeclared(Capability::Extend, extended));
@@ -78,7 +79,7 @@ pub(crate) async fn an_extend_is_not_passed_on(cx: &Cx) -> Verdict {
     let next = cx.soon(what, waiting).await?.or_fail(what)?;
     ensure!(next.is_some(), "a waiter was told busy");
     link.stall();
-    cx.until_free("a", cx.freed_by(ask.ttl), "the client fell silent").await
+    cx.until_free("a", bound, "the client fell silent").await
 }
 
 /// A renewal for less than is left changes nothing. By capability.

@@ -33,8 +33,29 @@ async fn release_keeping(cx: &RawCx, grant: &Grant, time: Duration) -> Result<In
 
 /// Grants the waiter, not before the name was kept for `time` since `sent`, and soon after that.
 async fn granted_after(cx: &RawCx, waiter: Waiter, sent: Instant, time: Duration) -> Result<Grant, Stop> {
+    granted_within(cx, waiter, cx.freed_by(time), sent, time).await
+}
+
+/// The same where something else would keep the name for `long`: then the grant must come well before that.
+async fn granted_before(
+    cx: &RawCx,
+    waiter: Waiter,
+    long: Duration,
+    sent: Instant,
+    time: Duration,
+) -> Result<Grant, Stop> {
+    granted_within(cx, waiter, cx.freed_by(time).min(long * 3 / 4), sent, time).await
+}
+
+async fn granted_within(
+    cx: &RawCx,
+    waiter: Waiter,
+    bound: Duration,
+    sent: Instant,
+    time: Duration,
+) -> Result<Grant, Stop> {
     let what = "the waiter to be granted when the name is kept no longer";
-    let next = waiter.grant(cx, cx.freed_by(time), what).await?;
+    let next = waiter.grant(cx, bound, what).await?;
     let took = sent.elapsed();
     ensure!(took >= time, "kept for {time:?}, and granted after {took:?}");
     Ok(next)
@@ -62,15 +83,20 @@ pub(crate) async fn a_released_name_is_kept(cx: &RawCx) -> Verdict {
     cx.until_free("a", cx.patience(), "the next one's release").await
 }
 
+/// Longer than the suite is ready to wait for a name that is kept for the ttl, if the backend keeps one for so long.
+fn longer_than_waited_for(cx: &RawCx, client: &Arc<dyn DistributedLock>) -> Duration {
+    (2 * cx.freed_by(cx.ttl())).min(client.capabilities().longest_ttl)
+}
+
 /// Nor does it stay taken for as long as its ttl would have been. By capability.
 pub(crate) async fn a_name_is_kept_no_longer_than_asked(cx: &RawCx) -> Verdict {
     let (client, waiter, ttl) = (cx.backend().await, cx.backend().await, cx.ttl());
     or_skip(&client)?;
-    let long = cx.long_ttl().await;
-    let grant = cx.grant_for(&client, "a", long.max(2 * cx.freed_by(ttl))).await?;
-    let waiting = cx.wait_for(&waiter, "a", long).await?;
+    let long = longer_than_waited_for(cx, &client);
+    let grant = cx.grant_for(&client, "a", long).await?;
+    let waiting = cx.wait_for(&waiter, "a", cx.long_ttl().await).await?;
     let sent = release_keeping(cx, &grant, ttl).await?;
-    granted_after(cx, waiting, sent, ttl).await?.release().await
+    granted_before(cx, waiting, long, sent, ttl).await?.release().await
 }
 
 /// Whoever released it has nothing to renew, to acquire, to release or to undo any more. By capability.
@@ -120,13 +146,13 @@ pub(crate) async fn a_repeated_release_keeps_no_longer(cx: &RawCx) -> Verdict {
         .soon("a release without an answer", grant.hold.release(keeping(ttl)))
         .await?;
     cx.soon("its reply to be lost", link.swallowed()).await?;
-    // For longer than the suite is ready to wait.
-    let repeated = grant.released_with(cx, keeping(2 * cx.freed_by(ttl))).await?;
+    let long = longer_than_waited_for(cx, &client);
+    let repeated = grant.released_with(cx, keeping(long)).await?;
     ensure!(
         first.is_err() || repeated == ReleaseOutcome::AlreadyLost,
         "released already, and again: {repeated:?}"
     );
-    granted_after(cx, waiting, sent, ttl).await?.release().await
+    granted_before(cx, waiting, long, sent, ttl).await?.release().await
 }
 
 /// Of those who wait for a kept name, the first one has it. By capability.

@@ -90,6 +90,8 @@ macro_rules! __with_mode_mutants {
             mutant_observer_goes_back ObserverGoesBack terms_grow_and_the_last_one_is_seen;
             /// An observer tells of a leader when the next one has come.
             mutant_observer_misses_the_last ObserverMissesTheLast terms_grow_and_the_last_one_is_seen;
+            /// An observer loses the leader's value, which the status shows.
+            mutant_observer_loses_the_value ObserverLosesTheValue terms_grow_and_the_last_one_is_seen;
             /// The status shows no token while others wait for the name.
             mutant_waiters_hide_the_token WaitersHideTheToken a_candidate_that_waited_is_seen;
             /// A change that was declared is never reported.

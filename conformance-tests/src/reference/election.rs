@@ -105,6 +105,7 @@ impl Candidate for MutantCandidate {
         match self.mutant {
             Mutant::ObserverGoesBack => Box::new(GoingBack(whole, Vec::new())),
             Mutant::ObserverMissesTheLast => Box::new(MissingTheLast(whole, None)),
+            Mutant::ObserverLosesTheValue => Box::new(WithoutValues(whole)),
             _ => whole,
         }
     }
@@ -150,5 +151,17 @@ impl Observer for MissingTheLast {
                 return Ok(before);
             }
         }
+    }
+}
+
+/// Tells of terms alone.
+#[derive(Debug)]
+struct WithoutValues(Box<dyn Observer>);
+
+#[async_trait]
+impl Observer for WithoutValues {
+    async fn changed(&mut self) -> Result<Elected> {
+        let elected = self.0.changed().await?;
+        Ok(Elected { value: None, ..elected })
     }
 }

@@ -13,7 +13,8 @@ use crate::token::FencingToken;
 pub struct LockStatus {
     /// The holders; empty if the name is free.
     pub holders: Vec<HolderStatus>,
-    /// The number of waiters that are queued at the server, if it knows.
+    /// The number of waiters that are queued at the server, if it knows. A server that counts the waiters of a held name counts those of
+    /// a free one, too: as a rule there are zero.
     pub waiting: Option<usize>,
     /// The waiters at the server, in the order of its queue, if it knows them. Waiters of one process that share a
     /// queue entry count as one. Of a long queue, this may list the first ones only.
@@ -51,7 +52,7 @@ pub struct HolderStatus {
 }
 
 impl LockStatus {
-    /// The status of a free name.
+    /// The status of a free name. A server that counts waiters adds their number: `LockStatus::free().with_waiting(0)`.
     pub fn free() -> Self {
         Self::default()
     }
