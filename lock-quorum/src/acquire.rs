@@ -18,7 +18,8 @@ pub(crate) async fn acquire(client: &Arc<Client>, request: &AcquireRequest) -> R
         return Err(Error::new(ErrorKind::Unavailable, GIVEN_UP).not_executed());
     }
     let acquiring = client.begin_acquire(request);
-    let checked = members::check_acquire(&client.members, request.ttl()).await;
+    let patience = client.patience(request.ttl());
+    let checked = members::check_acquire(&client.members, request, patience).await;
     checked.map_err(Error::not_executed)?;
     let votes = &acquiring.votes;
     let attempt = match votes.token() {

@@ -8,13 +8,15 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::StreamExt;
 use futures_util::future::join_all;
+use futures_util::stream::FuturesUnordered;
 use lock_core::backend::request::{RequestControl, RequestOptions, Terms};
 use lock_core::backend::{AcquireRequest, Attempt, DistributedLock, Hold, ReleaseOptions, Renewal};
 use lock_core::{Error, ErrorKind, HoldState, LockName, Result};
 use parking_lot::Mutex;
-use tokio::sync::watch;
-use tokio::time::{sleep, timeout};
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
 use crate::mark::{self, Mark};
 use crate::node::Node;
@@ -35,8 +37,32 @@ pub(crate) struct Members {
     addresses: Vec<u32>,
     ttl: Duration,
     state: Mutex<State>,
-    /// Counts how often the process stopped to want marks.
+    /// Counts how often the process has left.
     ended: watch::Sender<u64>,
+    /// Notified when a node is not being asked for a mark any more.
+    not_asked: Notify,
+}
+
+/// Whether other processes see this one by its marks.
+#[derive(Default)]
+enum Presence {
+    /// It has never joined.
+    #[default]
+    Unseen,
+    /// A task joins.
+    Joining(Joining),
+    /// The same task renews the marks.
+    Joined,
+    /// It was closed or refused, or the runtime of its task has ended. The next acquire joins again.
+    Left,
+}
+
+/// A join that is under way.
+#[derive(Clone)]
+struct Joining {
+    since: Instant,
+    /// Closed at the end of the join.
+    under_way: watch::Receiver<()>,
 }
 
 #[derive(Default)]
@@ -44,12 +70,7 @@ struct State {
     marks: Vec<Arc<Marked>>,
     /// The nodes that are being asked for a mark.
     asked: BTreeSet<usize>,
-    /// Whether the process wants marks.
-    is_wanted: bool,
-    /// Whether a task renews them.
-    is_kept: bool,
-    /// Whether the backend was closed since the process joined.
-    was_closed: bool,
+    presence: Presence,
     /// Whether there may be marks that were not seen, since a node did not answer the last look, or since our mark was
     /// placed after it.
     must_look: bool,
@@ -85,6 +106,7 @@ impl Members {
             ttl: TTL.min(longest).max(shortest),
             state: Mutex::default(),
             ended: watch::Sender::new(0),
+            not_asked: Notify::new(),
         })
     }
 
@@ -108,34 +130,61 @@ impl Members {
 
     /// Has the marks released soon.
     pub(crate) fn end(&self) {
-        let mut state = self.state.lock();
-        (state.is_wanted, state.is_kept) = (false, false);
+        self.leave(&mut self.state.lock());
+    }
+
+    fn leave(&self, state: &mut State) {
+        if !matches!(state.presence, Presence::Unseen) {
+            state.presence = Presence::Left;
+        }
         self.ended.send_modify(|ended| *ended += 1);
     }
 
     /// Releases the marks, unless the process has something at a node that others must know of. The next acquire joins again.
-    ///
-    /// To be asked after `was_closed` is set: an acquire is known before it looks at that.
     pub(crate) async fn close(&self, is_used: impl FnOnce() -> bool) {
         {
             let mut state = self.state.lock();
-            state.was_closed |= state.is_wanted;
+            // An acquire is known before it looks at the presence, so either `is_used` sees it, or it sees that the process has left.
+            if is_used() {
+                return;
+            }
+            self.leave(&mut state);
         }
-        if !is_used() {
-            self.leave().await;
-        }
-    }
-
-    /// Whether the process has left, or its marks are renewed no more since their runtime has ended.
-    fn must_join(&self) -> bool {
-        let state = self.state.lock();
-        state.was_closed || (state.is_wanted && !state.is_kept)
-    }
-
-    /// Releases the marks, as far as the nodes answer.
-    async fn leave(&self) {
-        self.end();
         self.release().await;
+    }
+
+    /// The join that is under way, or `None` if the process has joined. Begins one at these nodes if it has not.
+    /// See [`answers`] for the `rest`.
+    fn joining(self: &Arc<Self>, nodes: &[usize], rest: Duration) -> Option<Joining> {
+        let mut state = self.state.lock();
+        match &state.presence {
+            Presence::Joined => return None,
+            Presence::Joining(joining) => return Some(joining.clone()),
+            Presence::Unseen | Presence::Left => {}
+        }
+        let (is_under_way, under_way) = watch::channel(());
+        let since = Instant::now();
+        let joining = Joining { since, under_way };
+        state.presence = Presence::Joining(joining.clone());
+        let ended = self.ended.subscribe();
+        let stay = Stay {
+            members: self.clone(),
+            number: *ended.borrow(),
+            is_under_way: Some(is_under_way),
+        };
+        drop(state);
+        // A runtime that shuts down drops it at once.
+        tokio::spawn(stay.run(nodes.to_vec(), rest, ended));
+        Some(joining)
+    }
+
+    /// The same for an acquire, at all nodes. `None` also if the process has never joined: a connect begins that.
+    fn joining_again(self: &Arc<Self>, rest: Duration) -> Option<Joining> {
+        if matches!(self.state.lock().presence, Presence::Unseen) {
+            return None;
+        }
+        let nodes: Vec<usize> = (0..self.nodes.len()).collect();
+        self.joining(&nodes, rest)
     }
 
     /// No release is dropped half-way, unless the mark has expired.
@@ -154,9 +203,9 @@ impl Members {
     /// Keeps the mark, unless none is wanted any more.
     fn keep(&self, mark: Marked) -> std::result::Result<(), Marked> {
         let mut state = self.state.lock();
-        match state.is_wanted {
-            false => Err(mark),
-            true => {
+        match state.presence {
+            Presence::Unseen | Presence::Left => Err(mark),
+            Presence::Joining(_) | Presence::Joined => {
                 state.marks.push(Arc::new(mark));
                 // Somebody who came meanwhile may have left one.
                 state.must_look = true;
@@ -211,115 +260,149 @@ fn name(number: usize) -> Result<LockName> {
     LockName::new(format!("polylock-quorum-member-{number}"))
 }
 
-/// Leaves a mark at each of these nodes, and looks at those of others: before, so that a stranger leaves none, and again, so that
-/// of two that come at once one sees the other.
+/// Joins at these nodes, or waits for the join that is under way. A process that has joined looks and marks again.
 ///
 /// # Errors
 /// [`ErrorKind::Misconfigured`] if a process whose list or delay does not go together with this one's uses the nodes.
+///
+/// # Cancel safety
+/// Dropping it does not end the join.
 pub(crate) async fn join(members: &Arc<Members>, nodes: &[usize]) -> Result<()> {
-    look(members, nodes).await;
-    if members.state.lock().refused.is_none() {
-        members.state.lock().is_wanted = true;
-        leave_marks(members, nodes).await;
-        look(members, nodes).await;
+    match members.joining(nodes, PATIENCE) {
+        Some(mut joining) => joining.over().await,
+        None => look_and_mark(members, nodes, PATIENCE).await,
     }
-    let (refused, is_kept) = {
-        let state = members.state.lock();
-        (state.refused.clone(), state.is_kept)
-    };
-    if let Some(error) = refused {
-        if !is_kept {
-            // The process did not start. It acquires nothing until it has joined.
-            members.leave().await;
-        }
-        return Err(error);
-    }
-    let was_kept = {
-        let mut state = members.state.lock();
-        state.was_closed = false;
-        std::mem::replace(&mut state.is_kept, true)
-    };
-    if !was_kept {
-        let ended = members.ended.subscribe();
-        // Made before the task is, which a runtime that shuts down drops.
-        let kept = Kept(members.clone(), *ended.borrow());
-        tokio::spawn(keep(kept, ended));
-    }
-    Ok(())
+    // If it was closed meanwhile, the next acquire joins again.
+    members.state.lock().refused.clone().map_or(Ok(()), Err)
 }
 
-/// Joins again if the process has left, and says whether an acquire with this TTL may begin. To be called for an acquire that is known.
+/// Whether an acquire may begin, as far as is known. If the process has left, it joins again. A join that is under way is waited for,
+/// but only until it has taken the `patience`, or the request is given up. To be called for an acquire that is known.
 ///
 /// # Errors
 /// [`ErrorKind::Misconfigured`] as from [`join`], or if the TTL is too long beside another process.
-pub(crate) async fn check_acquire(members: &Arc<Members>, ttl: Duration) -> Result<()> {
-    if members.must_join() {
-        let nodes: Vec<usize> = (0..members.nodes.len()).collect();
-        join(members, &nodes).await?;
+pub(crate) async fn check_acquire(members: &Arc<Members>, request: &AcquireRequest, patience: Duration) -> Result<()> {
+    // A silent node delays each of three steps by a quarter, so that what the others say is known within the patience.
+    if let Some(mut joining) = members.joining_again(patience / 4) {
+        let until = joining.since + patience;
+        tokio::select! {
+            biased;
+            () = joining.over() => {}
+            () = request.given_up() => {}
+            () = sleep_until(until) => {}
+        }
     }
-    members.check(ttl)
+    members.check(request.ttl())
+}
+
+impl Joining {
+    async fn over(&mut self) {
+        // Nothing is ever sent: it fails when the sender is dropped.
+        let _ = self.under_way.changed().await;
+    }
+}
+
+/// Leaves a mark at each of these nodes, and looks at those of others: before, so that a stranger leaves none, and again, so that
+/// of two that come at once one sees the other. See [`answers`] for the `rest`.
+async fn look_and_mark(members: &Arc<Members>, nodes: &[usize], rest: Duration) {
+    look(members, nodes, rest).await;
+    if members.state.lock().refused.is_none() {
+        leave_marks(members, nodes, rest).await;
+        look(members, nodes, rest).await;
+    }
+}
+
+/// The answers by node, of nodes that are each asked `each` times. Waits for [`PATIENCE`], but once a majority has given all
+/// answers, only for the `rest`.
+async fn answers<T>(
+    members: &Members,
+    each: usize,
+    rest: Duration,
+    asked: impl IntoIterator<Item = impl Future<Output = (usize, Result<T>)>>,
+) -> BTreeMap<usize, Vec<T>> {
+    let mut asked: FuturesUnordered<_> = asked.into_iter().collect();
+    let mut until = Instant::now() + PATIENCE;
+    let mut answers: BTreeMap<usize, Vec<T>> = BTreeMap::new();
+    while let Ok(Some((node, answer))) = timeout_at(until, asked.next()).await {
+        if let Ok(answer) = answer {
+            answers.entry(node).or_default().push(answer);
+        }
+        let whole = answers.values().filter(|answers| answers.len() == each).count();
+        if whole >= rules::majority(members.nodes.len()) {
+            until = until.min(Instant::now() + rest);
+        }
+    }
+    answers
 }
 
 /// At those that have none. An acquire without an answer is abandoned when what it left has expired; one that is answered before is
 /// kept.
-async fn leave_marks(members: &Arc<Members>, nodes: &[usize]) {
-    let mut taking = Vec::new();
-    for node in nodes.iter().copied() {
-        let Some(asked) = Asked::begin(members, node) else {
-            continue;
+async fn leave_marks(members: &Arc<Members>, nodes: &[usize], rest: Duration) {
+    let marked = nodes.iter().copied().map(|node| async move {
+        let Some(asked) = Asked::begin(members, node).await else {
+            return (node, Ok(()));
         };
         let backend = members.nodes[node].backend.clone();
-        taking.push(tokio::spawn(async move {
+        let taking = tokio::spawn(async move {
             // Tried again at the next renewal.
-            let _ = asked.0.take(node, &*backend).await;
+            let taken = asked.0.take(node, &*backend).await;
             drop(asked);
-        }));
-    }
-    let _ = timeout(PATIENCE, join_all(taking)).await;
+            taken
+        });
+        (node, taking.await.unwrap_or_else(|_| Err(unanswered())))
+    });
+    answers(members, 1, rest, marked).await;
 }
 
 /// A node that is being asked for a mark, for as long as the value lives.
 struct Asked(Arc<Members>, usize);
 
 impl Asked {
-    /// `None` if it has one, or is being asked.
-    fn begin(members: &Arc<Members>, node: usize) -> Option<Self> {
-        let mut state = members.state.lock();
-        let has_mark = state.marks.iter().any(|mark| mark.node == node);
-        (!has_mark && state.asked.insert(node)).then(|| Self(members.clone(), node))
+    /// `None` if it has one. While it is being asked, waits: what that takes may be unwanted, since the process had left.
+    async fn begin(members: &Arc<Members>, node: usize) -> Option<Self> {
+        loop {
+            // Hears of each change from here on.
+            let not_asked = members.not_asked.notified();
+            {
+                let mut state = members.state.lock();
+                if state.marks.iter().any(|mark| mark.node == node) {
+                    return None;
+                }
+                if state.asked.insert(node) {
+                    return Some(Self(members.clone(), node));
+                }
+            }
+            not_asked.await;
+        }
     }
 }
 
 impl Drop for Asked {
     fn drop(&mut self) {
         self.0.state.lock().asked.remove(&self.1);
+        self.0.not_asked.notify_waiters();
     }
 }
 
 /// Looks at the marks of others, and notes what they mean. Until every node has answered, the keeper looks again, and what was found
 /// before still counts.
-async fn look(members: &Members, nodes: &[usize]) {
+async fn look(members: &Members, nodes: &[usize], rest: Duration) {
     members.state.lock().must_look = false;
     let looks = nodes
         .iter()
         .flat_map(|node| (0..NAMES).map(move |number| (*node, number)));
     let looks = looks.map(|(node, number)| async move {
-        let status = async {
-            let name = name(number)?;
-            let status = members.nodes[node].backend.status(&name);
-            timeout(PATIENCE, status).await.unwrap_or_else(|_| Err(unanswered()))
-        };
+        let status = async { members.nodes[node].backend.status(&name(number)?).await };
         (node, status.await)
     });
-    let mut answered: BTreeSet<usize> = nodes.iter().copied().collect();
+    let mut answered: BTreeSet<usize> = BTreeSet::new();
     let mut others: BTreeMap<Mark, BTreeSet<usize>> = BTreeMap::new();
-    for (node, status) in join_all(looks).await {
-        let Ok(status) = status else {
-            answered.remove(&node);
-            continue;
-        };
-        let label = status.holders.first().and_then(|holder| holder.label.as_deref());
-        if let Some(mark) = label.and_then(Mark::parse) {
+    for (node, statuses) in answers(members, NAMES, rest, looks).await {
+        if statuses.len() == NAMES {
+            answered.insert(node);
+        }
+        let holders = statuses.iter().filter_map(|status| status.holders.first());
+        for mark in holders.filter_map(|holder| Mark::parse(holder.label.as_deref()?)) {
             others.entry(mark).or_default().insert(node);
         }
     }
@@ -347,31 +430,60 @@ fn unanswered() -> Error {
     Error::new(ErrorKind::Unavailable, "a node did not answer in time")
 }
 
-/// Renews the marks until nobody wants them any more.
-async fn keep(kept: Kept, mut ended: watch::Receiver<u64>) {
-    let members = &kept.0;
-    loop {
+/// The task of a process that others see: joins, and then renews the marks until the process leaves.
+struct Stay {
+    members: Arc<Members>,
+    /// How often the process had left before.
+    number: u64,
+    /// Dropped at the end of the join.
+    is_under_way: Option<watch::Sender<()>>,
+}
+
+impl Stay {
+    async fn run(mut self, nodes: Vec<usize>, rest: Duration, mut ended: watch::Receiver<u64>) {
         tokio::select! {
             biased;
-            _ = ended.changed() => break,
-            () = sleep(members.ttl / 3) => {}
+            _ = ended.changed() => {}
+            () = look_and_mark(&self.members, &nodes, rest) => {}
         }
-        renew(members).await;
+        if self.has_joined() {
+            self.is_under_way = None;
+            loop {
+                tokio::select! {
+                    biased;
+                    _ = ended.changed() => break,
+                    () = sleep(self.members.ttl / 3) => {}
+                }
+                renew(&self.members).await;
+            }
+        }
+        // Unless the process has begun anew meanwhile.
+        if matches!(self.members.state.lock().presence, Presence::Left) {
+            self.members.release().await;
+        }
     }
-    // Unless the process has begun anew meanwhile.
-    if !members.state.lock().is_wanted {
-        members.release().await;
+
+    /// Ends the join. `false` if the process was refused, and so leaves, or has left meanwhile.
+    fn has_joined(&self) -> bool {
+        let mut state = self.members.state.lock();
+        if *self.members.ended.borrow() != self.number {
+            return false;
+        }
+        if state.refused.is_some() {
+            self.members.leave(&mut state);
+            return false;
+        }
+        state.presence = Presence::Joined;
+        true
     }
 }
 
-/// A task renews the marks, for as long as the value lives.
-struct Kept(Arc<Members>, u64);
-
-impl Drop for Kept {
+impl Drop for Stay {
     fn drop(&mut self) {
-        let mut state = self.0.state.lock();
-        if *self.0.ended.borrow() == self.1 {
-            state.is_kept = false;
+        let mut state = self.members.state.lock();
+        // Otherwise the process has left, and perhaps begun anew.
+        if *self.members.ended.borrow() == self.number {
+            self.members.leave(&mut state);
         }
     }
 }
@@ -391,13 +503,13 @@ async fn renew(members: &Arc<Members>) {
     members.state.lock().marks.retain(|mark| !lost.contains(&mark.node));
 
     let nodes: Vec<usize> = (0..members.nodes.len()).collect();
-    leave_marks(members, &nodes).await;
+    leave_marks(members, &nodes, PATIENCE).await;
     let (must_look, was_refused, is_limited) = {
         let state = members.state.lock();
         (state.must_look, state.refused.is_some(), state.longest_ttl.is_some())
     };
     if must_look || was_refused || is_limited {
-        look(members, &nodes).await;
+        look(members, &nodes, PATIENCE).await;
         let refused = members.state.lock().refused.clone();
         if let Some(error) = refused.filter(|_| !was_refused) {
             tracing::error!(target: "polylock", %error, "a process with another quorum uses the same nodes: no lock is acquired");

@@ -1,14 +1,16 @@
 //! Processes with other lists of nodes, or another restart delay, beside those that run.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use conformance_tests::{Link, Linked};
+use futures_util::future::join_all;
 use lock_core::backend::{AcquireRequest, Attempt, Capabilities, DistributedLock, LockStatus};
 use lock_core::{Error, ErrorKind, HoldState, LockName, Locker, MemoryBackend, Result};
 use lock_quorum::{QuorumBackend, QuorumConfig};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::TTL;
 
@@ -16,12 +18,15 @@ use crate::support::TTL;
 const EXPIRED: Duration = Duration::from_secs(31);
 /// Until a process has looked after its marks.
 const A_LOOK: Duration = Duration::from_secs(11);
+/// The status requests of a process that joins at three nodes: it looks twice at the eight names.
+const STATUSES: usize = 2 * 3 * 8;
 
 /// A server with an address.
 #[derive(Debug)]
 struct Addressed {
     linked: Linked,
     address: String,
+    statuses: Arc<AtomicUsize>,
 }
 
 struct Servers(Vec<MemoryBackend>);
@@ -31,6 +36,8 @@ struct Process {
     backend: QuorumBackend,
     locks: Locker,
     links: Vec<Link>,
+    /// The number of status requests that it has sent.
+    statuses: Arc<AtomicUsize>,
 }
 
 impl Servers {
@@ -46,15 +53,24 @@ impl Servers {
     /// The same with this restart delay, and with other names for the servers.
     fn process_with(&self, list: &[usize], delay: Option<Duration>, called: &str) -> Process {
         let links: Vec<Link> = list.iter().map(|_| Link::new()).collect();
+        let statuses: Arc<AtomicUsize> = Arc::default();
         let nodes = list.iter().zip(&links).map(|(server, link)| {
-            let linked = Linked::new(self.0[*server].clone(), link.clone());
-            let address = format!("{called} {server}");
-            Arc::new(Addressed { linked, address }) as Arc<dyn DistributedLock>
+            let addressed = Addressed {
+                linked: Linked::new(self.0[*server].clone(), link.clone()),
+                address: format!("{called} {server}"),
+                statuses: statuses.clone(),
+            };
+            Arc::new(addressed) as Arc<dyn DistributedLock>
         });
         let config = QuorumConfig::new().with_restart_delay(delay.unwrap_or_default());
         let backend = QuorumBackend::with_config(nodes, &config).unwrap();
         let locks = Locker::new(backend.clone()).with_ttl(TTL.min(delay.unwrap_or(TTL)));
-        Process { backend, locks, links }
+        Process {
+            backend,
+            locks,
+            links,
+            statuses,
+        }
     }
 
     async fn running(&self, list: &[usize]) -> Process {
@@ -214,6 +230,127 @@ async fn an_acquire_after_the_end_is_seen_again() {
     servers.refused(&[0, 1, 3]).await;
 }
 
+/// For as long as the first one joins, no acquire waits for the silent node for longer than the patience.
+#[tokio::test(start_paused = true)]
+async fn a_silent_node_delays_an_acquire_after_the_end_by_a_patience() {
+    let servers = Servers::new();
+    let running = servers.running(&[0, 1, 2]).await;
+    running.backend.close().await.unwrap();
+    running.links[2].stall();
+    for name in ["a", "b"] {
+        let began = Instant::now();
+        let lock = running.locks.lock(name);
+        let _guard = lock.acquire_within(Duration::from_secs(1)).await.unwrap();
+        assert!(began.elapsed() <= Duration::from_secs(1), "{:?}", began.elapsed());
+    }
+    servers.refused(&[0, 1, 3]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_acquire_after_the_end_sees_a_stranger_beside_a_silent_node() {
+    let servers = Servers::new();
+    let running = servers.running(&[0, 1, 2]).await;
+    running.backend.close().await.unwrap();
+    let _stranger = servers.running(&[0, 3, 4]).await;
+    running.links[2].stall();
+    let acquired = running.locks.lock("a").acquire_within(Duration::from_secs(1)).await;
+    let error = acquired.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
+}
+
+/// No node answers, so that nothing is known when the patience is over.
+#[tokio::test(start_paused = true)]
+async fn an_acquire_that_is_given_up_does_not_wait_until_the_process_has_joined() {
+    let servers = Servers::new();
+    let running = servers.running(&[0, 1, 2]).await;
+    running.backend.close().await.unwrap();
+    running.links.iter().for_each(Link::stall);
+    let began = Instant::now();
+    let lock = running.locks.lock("a");
+    lock.acquire_within(Duration::from_millis(100)).await.unwrap_err();
+    assert!(began.elapsed() < Duration::from_millis(200), "{:?}", began.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn acquires_at_once_after_the_end_join_once() {
+    let servers = Servers::new();
+    let running = servers.running(&[0, 1, 2]).await;
+    running.backend.close().await.unwrap();
+    running.statuses.store(0, Ordering::SeqCst);
+    let acquires = (0..100).map(|number| {
+        let lock = running.locks.lock(format!("lock {number}"));
+        async move { lock.acquire().await }
+    });
+    let guards = join_all(acquires).await;
+    assert!(guards.iter().all(Result::is_ok), "{guards:?}");
+    assert_eq!(running.statuses.load(Ordering::SeqCst), STATUSES);
+}
+
+/// Whatever the process is doing then.
+#[tokio::test(start_paused = true)]
+async fn an_acquire_beside_the_first_connect_does_not_join_again() {
+    for millis in (0..1500).step_by(50) {
+        let servers = Servers::new();
+        let process = servers.process(&[0, 1, 2]);
+        process
+            .links
+            .iter()
+            .for_each(|link| link.delay(Duration::from_millis(50)));
+        let acquired = async {
+            sleep(Duration::from_millis(millis)).await;
+            process.locks.lock("a").acquire().await
+        };
+        let (connected, acquired) = tokio::join!(process.backend.connect(), acquired);
+        connected.unwrap();
+        let _guard = acquired.unwrap();
+        assert_eq!(process.statuses.load(Ordering::SeqCst), STATUSES, "after {millis} ms");
+        servers.refused(&[0, 1, 3]).await;
+    }
+}
+
+/// Another locker ends at any moment of it.
+#[tokio::test(start_paused = true)]
+async fn a_process_that_was_closed_while_it_connected_is_seen_when_it_acquires() {
+    for millis in (0..1500).step_by(50) {
+        let servers = Servers::new();
+        let process = servers.process(&[0, 1, 2]);
+        process
+            .links
+            .iter()
+            .for_each(|link| link.delay(Duration::from_millis(50)));
+        let other = Locker::new(process.backend.clone());
+        let ended = async {
+            sleep(Duration::from_millis(millis)).await;
+            other.shutdown().await
+        };
+        let (connected, ended) = tokio::join!(process.backend.connect(), ended);
+        connected.unwrap();
+        ended.unwrap();
+        let _guard = process.locks.lock("a").acquire().await.unwrap();
+        let stranger = servers.process(&[0, 1, 3]).backend.connect().await;
+        assert!(stranger.is_err(), "after {millis} ms");
+        sleep(EXPIRED).await;
+        servers.refused(&[0, 1, 3]).await;
+    }
+}
+
+/// A caller leaves at any moment of it.
+#[tokio::test(start_paused = true)]
+async fn a_process_whose_connect_was_dropped_leaves_no_mark_for_long() {
+    for millis in (0..1500).step_by(50) {
+        let servers = Servers::new();
+        let process = servers.process(&[0, 1, 2]);
+        process
+            .links
+            .iter()
+            .for_each(|link| link.delay(Duration::from_millis(50)));
+        let _ = timeout(Duration::from_millis(millis), process.backend.connect()).await;
+        drop(process);
+        sleep(Duration::from_secs(2)).await;
+        servers.running(&[0, 1, 3]).await;
+    }
+}
+
 /// A stranger that is started again and again leaves nothing that others could take for a process.
 #[tokio::test(start_paused = true)]
 async fn a_refused_process_leaves_no_mark() {
@@ -363,6 +500,7 @@ impl DistributedLock for Addressed {
     }
 
     async fn status(&self, name: &LockName) -> Result<LockStatus> {
+        self.statuses.fetch_add(1, Ordering::SeqCst);
         self.linked.status(name).await
     }
 }
