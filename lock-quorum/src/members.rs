@@ -166,6 +166,15 @@ impl Members {
         let since = Instant::now();
         let joining = Joining { since, under_way };
         state.presence = Presence::Joining(joining.clone());
+        // A runtime that ended left them. Those that may expire before the first renewal are taken anew.
+        let needed = |mark: &Marked| match self.nodes[mark.node].capabilities.session_renewal {
+            // For as long as its session lives.
+            true => Duration::ZERO,
+            false => self.ttl / 2,
+        };
+        state
+            .marks
+            .retain(|mark| mark.request.lease().valid_for() > needed(mark));
         let ended = self.ended.subscribe();
         let stay = Stay {
             members: self.clone(),

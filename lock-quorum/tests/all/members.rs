@@ -10,6 +10,7 @@ use futures_util::future::join_all;
 use lock_core::backend::{AcquireRequest, Attempt, Capabilities, DistributedLock, LockStatus};
 use lock_core::{Error, ErrorKind, HoldState, LockName, Locker, MemoryBackend, Result};
 use lock_quorum::{QuorumBackend, QuorumConfig};
+use tokio::runtime::Builder;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::TTL;
@@ -228,6 +229,33 @@ async fn an_acquire_after_the_end_is_seen_again() {
     stranger.locks.shutdown().await.unwrap();
     let _guard = lock.acquire().await.unwrap();
     servers.refused(&[0, 1, 3]).await;
+}
+
+/// Nobody renewed its marks meanwhile.
+#[test]
+fn an_acquire_after_the_runtime_of_the_marks_is_seen_again() {
+    let runtime = || {
+        let mut runtime = Builder::new_current_thread();
+        runtime.enable_time().start_paused(true).build().unwrap()
+    };
+    for idle in [
+        Duration::ZERO,
+        EXPIRED - A_LOOK,
+        EXPIRED - Duration::from_secs(5),
+        EXPIRED,
+    ] {
+        let servers = Servers::new();
+        let running = runtime().block_on(servers.running(&[0, 1, 2]));
+        runtime().block_on(async {
+            sleep(idle).await;
+            let _guard = running.locks.lock("a").acquire().await.unwrap();
+            for _ in 0..20 {
+                let stranger = servers.process(&[0, 1, 3]).backend.connect().await;
+                assert!(stranger.is_err(), "after {idle:?}");
+                sleep(Duration::from_secs(1)).await;
+            }
+        });
+    }
 }
 
 /// For as long as the first one joins, no acquire waits for the silent node for longer than the patience.
