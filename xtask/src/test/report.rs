@@ -110,17 +110,27 @@ impl Report {
         all.then_some(failed)
     }
 
-    /// Takes in how the failed tests fared alone: those that passed are unsteady. Whether none is left that failed.
+    /// Takes in how the failed tests fared alone: those that passed, or were found not to apply, are unsteady. Whether none is left that
+    /// failed.
     pub(crate) fn settle(&mut self, alone: &Self) -> bool {
         if alone.unfinished > 0 {
             return false;
         }
-        let passed = |test: &String| alone.tests.get(test) == Some(&Verdict::Passed);
         let failed: Vec<String> = self.failed_tests().map(String::from).collect();
-        for test in failed.into_iter().filter(passed) {
+        for test in failed {
+            let verdict = match alone.tests.get(&test) {
+                Some(verdict @ (Verdict::Passed | Verdict::Skipped)) => *verdict,
+                _ => continue,
+            };
             self.failed -= 1;
-            self.passed += 1;
-            self.tests.insert(test.clone(), Verdict::Passed);
+            match verdict {
+                Verdict::Skipped => self.skipped += 1,
+                _ => self.passed += 1,
+            }
+            if let Some(reason) = alone.reasons.get(&test) {
+                self.reasons.insert(test.clone(), reason.clone());
+            }
+            self.tests.insert(test.clone(), verdict);
             self.unsteady.push(test);
         }
         alone.failed == 0 && self.failed_tests().next().is_none()

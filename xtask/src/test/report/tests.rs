@@ -92,6 +92,20 @@ fn a_test_that_passes_alone_is_unsteady() {
     assert_eq!(report.unsteady, ["a"]);
 }
 
+/// It failed before it could tell, as when its server was not ready.
+#[test]
+fn a_failed_test_that_does_not_apply_alone_is_skipped() {
+    let mut report = failing("no tables within 60s");
+    let alone = "running 1 test\nSKIP a: undeclared\ntest a ... ok\n\
+                 test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 1 filtered out; finished in 0.0s\n";
+    assert!(report.settle(&read(alone)));
+    assert_eq!(report.summary(0), "1 passed, 0 failed, 1 skipped");
+    assert_eq!(
+        (report.unsteady.as_slice(), report.reasons["a"].as_str()),
+        (["a".to_owned()].as_slice(), "undeclared")
+    );
+}
+
 #[test]
 fn a_test_that_fails_alone_has_failed() {
     let mut report = failing("\nthread 'a' (7) panicked at x.rs:1:2:\nnot within 10s\nstack backtrace:");
