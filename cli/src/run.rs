@@ -151,9 +151,9 @@ fn warning(arguments: &RunArgs, term: Term, stop_before: Duration) -> Option<Str
     if arguments.on_loss == OnLoss::Ignore || arguments.stop_before.is_some() || stop_before >= grace || is_default {
         return None;
     }
-    let beyond = grace - stop_before;
+    let beyond = (grace - stop_before).as_secs_f64();
     Some(format!(
-        "warning: if the lock is lost, the command may run on for {beyond:?} after its lease: choose a {name} of six times \
+        "warning: if the lock is lost, the command may run on for {beyond:.1}s after its lease: choose a {name} of six times \
          the grace, {grace:?}, in place of {whole:?}, or set --stop-before"
     ))
 }

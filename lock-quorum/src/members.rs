@@ -3,24 +3,25 @@
 //! A mark is an exclusive hold of one of a few reserved names, so that it works on each kind of node and expires after a crash. If
 //! more processes run than there are names, the others rely on the marks that are there, and take one when it is free.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::StreamExt;
 use futures_util::future::join_all;
-use futures_util::stream::FuturesUnordered;
-use lock_core::backend::request::{RequestControl, RequestOptions, Terms};
-use lock_core::backend::{AcquireRequest, Attempt, DistributedLock, Hold, ReleaseOptions, Renewal};
-use lock_core::{Error, ErrorKind, HoldState, LockName, Result};
+use lock_core::backend::AcquireRequest;
+use lock_core::{Error, ErrorKind, Result};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
-use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until};
 
+use self::look::look;
+use self::marks::{Marked, leave_marks};
 use crate::mark::{self, Mark};
 use crate::node::Node;
-use crate::rules;
+
+mod look;
+mod marks;
 
 /// The number of reserved names at each node.
 const NAMES: usize = 8;
@@ -28,6 +29,8 @@ const NAMES: usize = 8;
 const TTL: Duration = Duration::from_secs(30);
 /// The time limit for a node that was reached a moment ago.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// While others refuse this process, its acquires join again at most so often: each join asks for every reserved name at every node.
+const JOIN_AGAIN_EVERY: Duration = Duration::from_secs(1);
 
 /// The marks of this process, and what those of others mean for it.
 pub(crate) struct Members {
@@ -71,6 +74,8 @@ struct State {
     /// The nodes that are being asked for a mark.
     asked: BTreeSet<usize>,
     presence: Presence,
+    /// When the last join began.
+    last_join: Option<Instant>,
     /// Whether there may be marks that were not seen, since a node did not answer the last look, or since our mark was
     /// placed after it.
     must_look: bool,
@@ -78,15 +83,6 @@ struct State {
     refused: Option<Error>,
     /// The shortest restart delay of another process, if ours is longer.
     longest_ttl: Option<Duration>,
-}
-
-/// A mark of this process.
-struct Marked {
-    node: usize,
-    hold: Arc<dyn Hold>,
-    request: AcquireRequest,
-    /// To be dropped with it.
-    _control: RequestControl,
 }
 
 impl Members {
@@ -166,6 +162,7 @@ impl Members {
         let since = Instant::now();
         let joining = Joining { since, under_way };
         state.presence = Presence::Joining(joining.clone());
+        state.last_join = Some(since);
         // A runtime that ended left them. Those that may expire before the first renewal are taken anew.
         let needed = |mark: &Marked| match self.nodes[mark.node].capabilities.session_renewal {
             // For as long as its session lives.
@@ -187,86 +184,21 @@ impl Members {
         Some(joining)
     }
 
-    /// The same for an acquire, at all nodes. `None` also if the process has never joined: a connect begins that.
+    /// The same for an acquire, at all nodes. `None` also if the process has never joined, since a connect begins that, or was refused
+    /// just now.
     fn joining_again(self: &Arc<Self>, rest: Duration) -> Option<Joining> {
-        if matches!(self.state.lock().presence, Presence::Unseen) {
-            return None;
+        {
+            let state = self.state.lock();
+            let is_early = |last: Instant| last.elapsed() < JOIN_AGAIN_EVERY;
+            match state.presence {
+                Presence::Unseen => return None,
+                Presence::Left if state.refused.is_some() && state.last_join.is_some_and(is_early) => return None,
+                _ => {}
+            }
         }
         let nodes: Vec<usize> = (0..self.nodes.len()).collect();
         self.joining(&nodes, rest)
     }
-
-    /// No release is dropped half-way, unless the mark has expired.
-    async fn release(&self) {
-        let marks = std::mem::take(&mut self.state.lock().marks);
-        let lasts = rules::lasts_at_node(self.ttl);
-        let released = marks.into_iter().map(|mark| {
-            tokio::spawn(async move {
-                // A mark at a silent node expires.
-                let _ = timeout(lasts, mark.hold.release(ReleaseOptions::default())).await;
-            })
-        });
-        let _ = timeout(PATIENCE, join_all(released)).await;
-    }
-
-    /// Keeps the mark, unless none is wanted any more.
-    fn keep(&self, mark: Marked) -> std::result::Result<(), Marked> {
-        let mut state = self.state.lock();
-        match state.presence {
-            Presence::Unseen | Presence::Left => Err(mark),
-            Presence::Joining(_) | Presence::Joined => {
-                state.marks.push(Arc::new(mark));
-                // Somebody who came meanwhile may have left one.
-                state.must_look = true;
-                Ok(())
-            }
-        }
-    }
-
-    /// Takes the first reserved name that is free, beginning anywhere.
-    async fn take(&self, node: usize, backend: &dyn DistributedLock) -> Result<()> {
-        let (first, lasts) = (rand::random_range(0..NAMES), rules::lasts_at_node(self.ttl));
-        for number in (first..NAMES).chain(0..first) {
-            let terms = Terms::new(self.ttl).label(self.own.to_string());
-            // It is no vote: a node gives it during its restart delay, too.
-            let options = RequestOptions::new(name(number)?, terms).waits(false).reinstates();
-            let (request, control) = options.start();
-            let attempt = timeout(lasts, backend.acquire(&request)).await;
-            let mark = match attempt.unwrap_or_else(|_| Err(unanswered())) {
-                Ok(Attempt::Granted(hold, _armed)) => Marked {
-                    node,
-                    hold,
-                    request,
-                    _control: control,
-                },
-                Ok(_) => continue,
-                Err(error) if request.was_certainly_not_sent(&error) => return Err(error),
-                // If this fails too, the mark expires.
-                Err(_) => {
-                    let abandoned = timeout(lasts, backend.abandon(&request)).await;
-                    return abandoned.unwrap_or_else(|_| Err(unanswered()));
-                }
-            };
-            if let Err(unwanted) = self.keep(mark) {
-                let released = timeout(lasts, unwanted.hold.release(ReleaseOptions::default())).await;
-                released.unwrap_or_else(|_| Err(unanswered()))?;
-            }
-            return Ok(());
-        }
-        Ok(())
-    }
-
-    /// Renews the mark, and returns whether it is still there. A node that does not answer is asked again later.
-    async fn renew(&self, mark: &Marked, is_of_session: bool) -> bool {
-        if !is_of_session && let Ok(Ok(Renewal::Lost)) = timeout(PATIENCE, mark.hold.renew(self.ttl)).await {
-            return false;
-        }
-        matches!(mark.request.lease().state(), HoldState::Held | HoldState::Suspect)
-    }
-}
-
-fn name(number: usize) -> Result<LockName> {
-    LockName::new(format!("polylock-quorum-member-{number}"))
 }
 
 /// Joins at these nodes, or waits for the join that is under way. A process that has joined looks and marks again.
@@ -319,124 +251,6 @@ async fn look_and_mark(members: &Arc<Members>, nodes: &[usize], rest: Duration) 
         leave_marks(members, nodes, rest).await;
         look(members, nodes, rest).await;
     }
-}
-
-/// The answers by node, of nodes that are each asked `each` times. Waits for [`PATIENCE`], but once a majority has given all
-/// answers, only for the `rest`.
-async fn answers<T>(
-    members: &Members,
-    each: usize,
-    rest: Duration,
-    asked: impl IntoIterator<Item = impl Future<Output = (usize, Result<T>)>>,
-) -> BTreeMap<usize, Vec<T>> {
-    let mut asked: FuturesUnordered<_> = asked.into_iter().collect();
-    let mut until = Instant::now() + PATIENCE;
-    let mut answers: BTreeMap<usize, Vec<T>> = BTreeMap::new();
-    while let Ok(Some((node, answer))) = timeout_at(until, asked.next()).await {
-        if let Ok(answer) = answer {
-            answers.entry(node).or_default().push(answer);
-        }
-        let whole = answers.values().filter(|answers| answers.len() == each).count();
-        if whole >= rules::majority(members.nodes.len()) {
-            until = until.min(Instant::now() + rest);
-        }
-    }
-    answers
-}
-
-/// At those that have none. An acquire without an answer is abandoned when what it left has expired; one that is answered before is
-/// kept.
-async fn leave_marks(members: &Arc<Members>, nodes: &[usize], rest: Duration) {
-    let marked = nodes.iter().copied().map(|node| async move {
-        let Some(asked) = Asked::begin(members, node).await else {
-            return (node, Ok(()));
-        };
-        let backend = members.nodes[node].backend.clone();
-        let taking = tokio::spawn(async move {
-            // Tried again at the next renewal.
-            let taken = asked.0.take(node, &*backend).await;
-            drop(asked);
-            taken
-        });
-        (node, taking.await.unwrap_or_else(|_| Err(unanswered())))
-    });
-    answers(members, 1, rest, marked).await;
-}
-
-/// A node that is being asked for a mark, for as long as the value lives.
-struct Asked(Arc<Members>, usize);
-
-impl Asked {
-    /// `None` if it has one. While it is being asked, waits: what that takes may be unwanted, since the process had left.
-    async fn begin(members: &Arc<Members>, node: usize) -> Option<Self> {
-        loop {
-            // Hears of each change from here on.
-            let not_asked = members.not_asked.notified();
-            {
-                let mut state = members.state.lock();
-                if state.marks.iter().any(|mark| mark.node == node) {
-                    return None;
-                }
-                if state.asked.insert(node) {
-                    return Some(Self(members.clone(), node));
-                }
-            }
-            not_asked.await;
-        }
-    }
-}
-
-impl Drop for Asked {
-    fn drop(&mut self) {
-        self.0.state.lock().asked.remove(&self.1);
-        self.0.not_asked.notify_waiters();
-    }
-}
-
-/// Looks at the marks of others, and notes what they mean. Until every node has answered, the keeper looks again, and what was found
-/// before still counts.
-async fn look(members: &Members, nodes: &[usize], rest: Duration) {
-    members.state.lock().must_look = false;
-    let looks = nodes
-        .iter()
-        .flat_map(|node| (0..NAMES).map(move |number| (*node, number)));
-    let looks = looks.map(|(node, number)| async move {
-        let status = async { members.nodes[node].backend.status(&name(number)?).await };
-        (node, status.await)
-    });
-    let mut answered: BTreeSet<usize> = BTreeSet::new();
-    let mut others: BTreeMap<Mark, BTreeSet<usize>> = BTreeMap::new();
-    for (node, statuses) in answers(members, NAMES, rest, looks).await {
-        if statuses.len() == NAMES {
-            answered.insert(node);
-        }
-        let holders = statuses.iter().filter_map(|status| status.holders.first());
-        for mark in holders.filter_map(|holder| Mark::parse(holder.label.as_deref()?)) {
-            others.entry(mark).or_default().insert(node);
-        }
-    }
-    let judged = others
-        .iter()
-        .map(|(mark, seen_at)| members.own.beside(mark, &members.addresses, seen_at, &answered));
-    let judged: Result<Vec<Option<Duration>>> = judged.collect();
-    let is_whole = answered.len() == members.nodes.len();
-    let mut state = members.state.lock();
-    state.must_look |= !is_whole;
-    match judged {
-        Err(error) => state.refused = Some(error),
-        Ok(limits) => {
-            let limit = limits.into_iter().flatten().min();
-            if is_whole {
-                (state.longest_ttl, state.refused) = (limit, None);
-            } else {
-                state.longest_ttl = [state.longest_ttl, limit].into_iter().flatten().min();
-            }
-        }
-    }
-}
-
-fn unanswered() -> Error {
-    Error::new(ErrorKind::Unavailable, "a node did not answer in time")
 }
 
 /// The task of a process that others see: joins, and then renews the marks until the process leaves.

@@ -47,7 +47,8 @@ fn a_grace_beyond_the_lease_is_said_unless_it_is_asked_for() {
         warning(&arguments, of_ttl(ttl), time)
     };
     assert_eq!(said(&[], 30), None);
-    assert!(said(&[], 12).unwrap().contains("run on for 3s after its lease"));
+    assert!(said(&[], 12).unwrap().contains("run on for 3.0s after its lease"));
+    assert!(said(&[], 10).unwrap().contains("run on for 3.3s after its lease"));
     assert_eq!(said(&["--stop-before", "1s"], 12), None);
     assert_eq!(said(&["--on-loss", "ignore", "--i-have-fencing"], 12), None);
 }

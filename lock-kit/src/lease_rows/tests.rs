@@ -69,6 +69,8 @@ impl LeaseRows for Rows {
 
     async fn raise(self: &Arc<Self>, _: &Held, _: FencingToken, is_shared: bool) -> Result<bool> {
         self.note("raise", is_shared);
+        // A downgrade may be executed before it.
+        tokio::task::yield_now().await;
         Ok(self.is_in(is_shared))
     }
 }
@@ -141,13 +143,19 @@ async fn a_downgrade_during_a_renewal_is_no_loss() {
     let (rows, hold) = hold(Mode::Exclusive, 2);
     rows.renewals.lock().push_back(locked());
     // The renewal pauses, since the row is locked. Then the downgrade moves the row.
-    let (renewed, downgraded) = tokio::join!(hold.renew(TTL), async {
-        rows.renewals.lock().clear();
-        hold.downgrade(TTL).await
-    });
+    let (renewed, downgraded) = tokio::join!(hold.renew(TTL), hold.downgrade(TTL));
     assert!(is_renewed(downgraded));
     assert!(is_renewed(renewed));
     assert_eq!(rows.asked(), [("renew", false), ("renew", false), ("renew", true)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_is_raised_during_a_downgrade() {
+    let (rows, hold) = hold(Mode::Exclusive, 2);
+    let (raised, downgraded) = tokio::join!(hold.raise_token(token(9)), hold.downgrade(TTL));
+    assert!(is_renewed(downgraded));
+    raised.unwrap();
+    assert_eq!(rows.asked(), [("raise", false), ("raise", true)]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -73,7 +73,8 @@ struct Waiting {
 }
 
 impl ConnectionGroup {
-    /// One of so many connections at most. So many of them are made before they are needed. Each is checked.
+    /// One of so many connections at most. So many of them are made before they are needed. A new one is
+    /// used only if it passes the check, if there is one.
     pub(crate) fn new(dialer: Arc<Dialer>, most: usize, ahead: usize, check_new: Option<CheckNew>) -> Self {
         Self(Arc::new(Shared {
             dialer,

@@ -51,6 +51,16 @@ impl Servers {
         self.process_with(list, None, "server")
     }
 
+    /// The same, 50 ms from each of them.
+    fn far_process(&self, list: &[usize]) -> Process {
+        let process = self.process(list);
+        process
+            .links
+            .iter()
+            .for_each(|link| link.delay(Duration::from_millis(50)));
+        process
+    }
+
     /// The same with this restart delay, and with other names for the servers.
     fn process_with(&self, list: &[usize], delay: Option<Duration>, called: &str) -> Process {
         let links: Vec<Link> = list.iter().map(|_| Link::new()).collect();
@@ -226,7 +236,14 @@ async fn an_acquire_after_the_end_is_seen_again() {
     let lock = running.locks.lock("a");
     let error = lock.acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
+    // Until a second is over it asks no node again.
+    running.statuses.store(0, Ordering::SeqCst);
+    for _ in 0..100 {
+        assert!(lock.acquire().await.is_err());
+    }
+    assert_eq!(running.statuses.load(Ordering::SeqCst), 0);
     stranger.locks.shutdown().await.unwrap();
+    sleep(Duration::from_secs(1)).await;
     let _guard = lock.acquire().await.unwrap();
     servers.refused(&[0, 1, 3]).await;
 }
@@ -319,11 +336,7 @@ async fn acquires_at_once_after_the_end_join_once() {
 async fn an_acquire_beside_the_first_connect_does_not_join_again() {
     for millis in (0..1500).step_by(50) {
         let servers = Servers::new();
-        let process = servers.process(&[0, 1, 2]);
-        process
-            .links
-            .iter()
-            .for_each(|link| link.delay(Duration::from_millis(50)));
+        let process = servers.far_process(&[0, 1, 2]);
         let acquired = async {
             sleep(Duration::from_millis(millis)).await;
             process.locks.lock("a").acquire().await
@@ -341,11 +354,7 @@ async fn an_acquire_beside_the_first_connect_does_not_join_again() {
 async fn a_process_that_was_closed_while_it_connected_is_seen_when_it_acquires() {
     for millis in (0..1500).step_by(50) {
         let servers = Servers::new();
-        let process = servers.process(&[0, 1, 2]);
-        process
-            .links
-            .iter()
-            .for_each(|link| link.delay(Duration::from_millis(50)));
+        let process = servers.far_process(&[0, 1, 2]);
         let other = Locker::new(process.backend.clone());
         let ended = async {
             sleep(Duration::from_millis(millis)).await;
@@ -367,11 +376,7 @@ async fn a_process_that_was_closed_while_it_connected_is_seen_when_it_acquires()
 async fn a_process_whose_connect_was_dropped_leaves_no_mark_for_long() {
     for millis in (0..1500).step_by(50) {
         let servers = Servers::new();
-        let process = servers.process(&[0, 1, 2]);
-        process
-            .links
-            .iter()
-            .for_each(|link| link.delay(Duration::from_millis(50)));
+        let process = servers.far_process(&[0, 1, 2]);
         let _ = timeout(Duration::from_millis(millis), process.backend.connect()).await;
         drop(process);
         sleep(Duration::from_secs(2)).await;

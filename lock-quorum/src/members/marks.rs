@@ -1,0 +1,146 @@
+//! Marks at the nodes: takes them, renews them and gives them back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use lock_core::backend::request::{RequestControl, RequestOptions, Terms};
+use lock_core::backend::{AcquireRequest, Attempt, DistributedLock, Hold, ReleaseOptions, Renewal};
+use lock_core::{Error, ErrorKind, HoldState, Result};
+use tokio::time::timeout;
+
+use super::look::{answers, name};
+use super::{Members, NAMES, PATIENCE, Presence};
+use crate::rules;
+
+/// Leaves a mark at those of the nodes that have none of this process. An acquire without an answer is abandoned when what it left has
+/// expired; one that is answered before is kept.
+pub(super) async fn leave_marks(members: &Arc<Members>, nodes: &[usize], rest: Duration) {
+    let marked = nodes.iter().copied().map(|node| async move {
+        let Some(asked) = Asked::begin(members, node).await else {
+            return (node, Ok(()));
+        };
+        let backend = members.nodes[node].backend.clone();
+        let taking = tokio::spawn(async move {
+            // Tried again at the next renewal.
+            let taken = asked.0.take(node, &*backend).await;
+            drop(asked);
+            taken
+        });
+        (node, taking.await.unwrap_or_else(|_| Err(unanswered())))
+    });
+    answers(members, 1, rest, marked).await;
+}
+
+/// A node that is being asked for a mark, for as long as the value lives.
+struct Asked(Arc<Members>, usize);
+
+impl Asked {
+    /// `None` if it has one. While it is being asked, waits: what that takes may be unwanted, since the process had left.
+    async fn begin(members: &Arc<Members>, node: usize) -> Option<Self> {
+        loop {
+            // Hears of each change from here on.
+            let not_asked = members.not_asked.notified();
+            {
+                let mut state = members.state.lock();
+                if state.marks.iter().any(|mark| mark.node == node) {
+                    return None;
+                }
+                if state.asked.insert(node) {
+                    return Some(Self(members.clone(), node));
+                }
+            }
+            not_asked.await;
+        }
+    }
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        self.0.state.lock().asked.remove(&self.1);
+        self.0.not_asked.notify_waiters();
+    }
+}
+
+/// A mark of this process.
+pub(super) struct Marked {
+    pub(super) node: usize,
+    hold: Arc<dyn Hold>,
+    pub(super) request: AcquireRequest,
+    /// To be dropped with it.
+    _control: RequestControl,
+}
+
+impl Members {
+    /// No release is dropped half-way, unless the mark has expired.
+    pub(super) async fn release(&self) {
+        let marks = std::mem::take(&mut self.state.lock().marks);
+        let lasts = rules::lasts_at_node(self.ttl);
+        let released = marks.into_iter().map(|mark| {
+            tokio::spawn(async move {
+                // A mark at a silent node expires.
+                let _ = timeout(lasts, mark.hold.release(ReleaseOptions::default())).await;
+            })
+        });
+        let _ = timeout(PATIENCE, join_all(released)).await;
+    }
+
+    /// Keeps the mark, unless none is wanted any more.
+    fn keep(&self, mark: Marked) -> std::result::Result<(), Marked> {
+        let mut state = self.state.lock();
+        match state.presence {
+            Presence::Unseen | Presence::Left => Err(mark),
+            Presence::Joining(_) | Presence::Joined => {
+                state.marks.push(Arc::new(mark));
+                // Somebody who came meanwhile may have left one.
+                state.must_look = true;
+                Ok(())
+            }
+        }
+    }
+
+    /// Takes the first reserved name that is free, beginning anywhere.
+    async fn take(&self, node: usize, backend: &dyn DistributedLock) -> Result<()> {
+        let (first, lasts) = (rand::random_range(0..NAMES), rules::lasts_at_node(self.ttl));
+        for number in (first..NAMES).chain(0..first) {
+            let terms = Terms::new(self.ttl).label(self.own.to_string());
+            // It is no vote: a node gives it during its restart delay, too.
+            let options = RequestOptions::new(name(number)?, terms).waits(false).reinstates();
+            let (request, control) = options.start();
+            let attempt = timeout(lasts, backend.acquire(&request)).await;
+            let mark = match attempt.unwrap_or_else(|_| Err(unanswered())) {
+                Ok(Attempt::Granted(hold, _armed)) => Marked {
+                    node,
+                    hold,
+                    request,
+                    _control: control,
+                },
+                Ok(_) => continue,
+                Err(error) if request.was_certainly_not_sent(&error) => return Err(error),
+                // If this fails too, the mark expires.
+                Err(_) => {
+                    let abandoned = timeout(lasts, backend.abandon(&request)).await;
+                    return abandoned.unwrap_or_else(|_| Err(unanswered()));
+                }
+            };
+            if let Err(unwanted) = self.keep(mark) {
+                let released = timeout(lasts, unwanted.hold.release(ReleaseOptions::default())).await;
+                released.unwrap_or_else(|_| Err(unanswered()))?;
+            }
+            return Ok(());
+        }
+        Ok(())
+    }
+
+    /// Renews the mark, and returns whether it is still there. A node that does not answer is asked again later.
+    pub(super) async fn renew(&self, mark: &Marked, is_of_session: bool) -> bool {
+        if !is_of_session && let Ok(Ok(Renewal::Lost)) = timeout(PATIENCE, mark.hold.renew(self.ttl)).await {
+            return false;
+        }
+        matches!(mark.request.lease().state(), HoldState::Held | HoldState::Suspect)
+    }
+}
+
+fn unanswered() -> Error {
+    Error::new(ErrorKind::Unavailable, "a node did not answer in time")
+}
