@@ -30,13 +30,15 @@ async fn tables_are_made_after_others_have_made_theirs() {
         .batch_execute("SELECT pg_advisory_lock(7308332240012276590)")
         .await
         .unwrap();
-    let config = fixture.config().with_table(format!("{}_late", fixture.table));
+    let config = fixture
+        .config()
+        .with_table(format!("{}_late", fixture.table))
+        .with_response_timeout(secs(60));
     let making = tokio::spawn(async move { lock_postgres::schema::migrate(&config).await });
-    let waiting = "SELECT 'yes' FROM pg_locks WHERE locktype='advisory' AND NOT granted AND objid::bigint=7308332240012276590&4294967295";
-    eventually("it to wait", async || fixture.value(waiting).await).await;
-    // Longer than a request of the backend waits for a lock.
-    tokio::time::sleep(secs(2)).await;
-    assert!(!making.is_finished());
+    // Longer than a request of the backend waits for a lock, and than any of its statements may take.
+    let waiting = "SELECT 'yes' FROM pg_locks l JOIN pg_stat_activity a USING (pid) WHERE l.locktype='advisory' AND NOT l.granted \
+                   AND l.objid::bigint=7308332240012276590&4294967295 AND clock_timestamp()-a.query_start>'6s'";
+    eventually("it to wait for six seconds", async || fixture.value(waiting).await).await;
     others
         .batch_execute("SELECT pg_advisory_unlock(7308332240012276590)")
         .await
