@@ -174,7 +174,7 @@ pub(crate) async fn a_dropped_wait_does_not_stop_the_queue(cx: &Cx) -> Verdict {
         waiters.push(Began::acquire(&client, &ask).await);
     }
     for dropped in waiters.drain(..2) {
-        dropped.drop_it();
+        dropped.drop_it().await;
     }
     guard.released().await?;
     for last in waiters {

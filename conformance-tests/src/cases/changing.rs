@@ -37,7 +37,7 @@ pub(crate) async fn a_downgraded_guard_lets_no_writer_in(cx: &Cx) -> Verdict {
     cx.until_places("a", 1).await?;
     cx.soon("downgrade", guard.downgrade()).await?.or_fail("downgrade")?;
     writing.ensure_waiting("while the former writer read on")?;
-    writing.drop_it();
+    writing.drop_it().await;
     ensure_reading(cx, &*guard, &write, "its downgrade").await?;
     guard.released().await?;
     cx.until_free("a", cx.patience(), "the reader released").await

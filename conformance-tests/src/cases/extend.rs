@@ -144,6 +144,7 @@ pub(crate) async fn an_extend_whose_reply_is_lost_is_not_shortened(cx: &RawCx) -
     cx.soon("the extend to take effect at the server", taken_effect)
         .await??;
     extending.abort();
+    extending.await.ok();
     link.heal();
     let renewing = async {
         while grant.hold.renew(ttl).await.is_err() {

@@ -55,7 +55,7 @@ pub(crate) async fn no_place_outlives_its_waiters(cx: &Cx) -> Verdict {
     }
     cx.until_places("a", 1).await?;
     for waiter in waiting {
-        waiter.drop_it();
+        waiter.drop_it().await;
     }
     let gone = async {
         while cx.status("a").await?.waiting.is_some_and(|places| places > 0) {
@@ -101,7 +101,7 @@ async fn place_outlives(cx: &Cx, time: Option<Duration>) -> Verdict {
             let what = "the first one's time to be up";
             refused(first.end(cx, what).await?, what)?;
         }
-        None => first.drop_it(),
+        None => first.drop_it().await,
     }
     // By then the server has received all requests.
     sleep(Duration::from_millis(50)).await;
@@ -126,7 +126,7 @@ pub(crate) async fn the_winner_has_its_own_terms(cx: &Cx) -> Verdict {
         let first = Began::acquire(&client, &ask.clone().ttl(left).label("who left")).await;
         cx.until_places("a", 1).await?;
         let winner = Began::acquire(&client, &ask.clone().ttl(won).label("the winner")).await;
-        first.drop_it();
+        first.drop_it().await;
         sleep(LITTLE).await;
         guard.released().await?;
         let guard = winner.granted(cx, "the one who is still there to be granted").await?;
@@ -184,7 +184,7 @@ pub(crate) async fn a_grant_to_one_who_left_is_the_next_ones(cx: &Cx) -> Verdict
     guard.released().await?;
     cx.soon("an answer of the server to be on its way", link.holding())
         .await?;
-    first.drop_it();
+    first.drop_it().await;
     sleep(LITTLE).await;
     link.heal();
     let guard = winner.granted(cx, "the one who is still there to be granted").await?;
@@ -211,7 +211,7 @@ pub(crate) async fn a_grant_to_one_who_left_lasts_for_the_next_one(cx: &Cx) -> V
     };
     cx.soon("the server to grant it", held).await??;
     let winner = Began::acquire(&client, &ask).await;
-    first.drop_it();
+    first.drop_it().await;
     sleep(LITTLE).await;
     link.heal();
     let guard = winner.granted(cx, "the one who is still there to be granted").await?;

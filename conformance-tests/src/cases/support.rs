@@ -128,9 +128,10 @@ impl Began {
         Ok(())
     }
 
-    /// Drops the acquire wherever it is.
-    pub(crate) fn drop_it(self) {
+    /// Drops the acquire wherever it is, and returns when it is dropped. A guard that it has got is dropped as well.
+    pub(crate) async fn drop_it(self) {
         self.acquiring.abort();
+        self.acquiring.await.ok();
     }
 
     /// The result of the acquire.
