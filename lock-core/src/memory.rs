@@ -94,9 +94,10 @@ impl MemoryBackend {
     /// Takes the name for `ttl`, as another process would, even if it is held. The label of the new holder is `elsewhere`.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidName`](crate::ErrorKind::InvalidName).
+    /// [`ErrorKind::InvalidName`](crate::ErrorKind::InvalidName), or [`ErrorKind::Unexpected`](crate::ErrorKind::Unexpected) if all
+    /// tokens are used up.
     pub fn hold_elsewhere(&self, name: impl AsRef<str>, ttl: Duration) -> Result<FencingToken> {
-        Ok(self.0.hold_elsewhere(&LockName::new(name)?, ttl))
+        self.0.hold_elsewhere(&LockName::new(name)?, ttl)
     }
 
     /// With `false`, all requests fail as unavailable, waiting ones too. Holds still expire.

@@ -66,6 +66,9 @@ impl FencingToken {
 }
 
 impl FencingToken {
+    /// The last that there is.
+    pub(crate) const LAST: Self = Self(NonZeroI64::MAX);
+
     /// The token after this one. `None` after the last.
     pub(crate) fn next(self) -> Option<Self> {
         Self::new(self.as_u64().checked_add(1)?)

@@ -91,8 +91,7 @@ impl<L: Default, Q> LockServer<L, Q> {
             }
         }
         let clock = acquire.token_at_least.map_or(clock, FencingToken::as_u64);
-        let token = rules::next_token(self.last_token, clock, acquire.token_floor)
-            .ok_or_else(|| Error::new(ErrorKind::Unexpected, "all tokens are used up").with_name(name))?;
+        let token = next_token(self.last_token, name, clock, acquire.token_floor)?;
         let grant = Grant::new(acquire, token, now, with);
         self.last_token = grant.last_token.as_u64();
         state.grant(wanted, rules::prolonged(now, now, acquire.ttl), grant);
@@ -271,6 +270,12 @@ impl<L: Default, Q> LockServer<L, Q> {
         let next = next.map(|last| from.go_on_after(last.as_str()));
         ListPage::new(names.into_iter().cloned(), next)
     }
+}
+
+/// The token after all that were granted.
+pub(super) fn next_token(last: u64, name: &LockName, clock: u64, floor: Option<FencingToken>) -> Result<FencingToken> {
+    rules::next_token(last, clock, floor)
+        .ok_or_else(|| Error::new(ErrorKind::Unexpected, "all tokens are used up").with_name(name))
 }
 
 /// Nobody's hold with the same terms, until `expires`.

@@ -133,7 +133,7 @@ impl<L> Grant<L> {
             label: acquire.label.clone(),
             token,
             granted: token,
-            last_token: FencingToken::new(last).unwrap_or(token),
+            last_token: FencingToken::new(last).unwrap_or(FencingToken::LAST),
             since: now,
             with,
         }

@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use super::followers::Followers;
-use super::lock_server::{LockServer, ServerName};
+use super::lock_server::{LockServer, ServerName, next_token};
 use super::name_state::{HoldRecord, NameState};
 use super::records::{Acquire, Answer, Grant};
 use crate::backend::{
@@ -77,7 +77,7 @@ impl MemoryServer {
         match answer {
             Ok(Answer::Granted(token)) => {
                 if state.server.last_token != last_token {
-                    state.tell_next(name);
+                    state.wake_misinformed(name);
                     state.followers.tell(name);
                 }
                 Ok(Acquired::Granted(token, request.lease().arm(sent, acquire.ttl)?))
@@ -128,15 +128,7 @@ impl MemoryServer {
     /// Ends the hold of this holder, and returns whether there was one. With `keep_for`, the name stays taken for that
     /// long.
     pub(super) fn release(&self, name: &LockName, holder: HolderId, keep_for: Option<Duration>) -> Result<bool> {
-        self.change(name, |server, now| {
-            let released = server.release(name, holder, now, keep_for);
-            if keep_for.is_some() {
-                // The waiters knew another end.
-                let queue = server.names.get(name).into_iter().flat_map(|name| &name.queue);
-                queue.for_each(|entry| entry.with.with.wake.notify_one());
-            }
-            released
-        })
+        self.change(name, |server, now| server.release(name, holder, now, keep_for))
     }
 
     /// Moves the hold of this holder to another token and lease. Returns whether there was one. It needs no request to
@@ -214,11 +206,10 @@ impl MemoryServer {
     }
 
     /// Takes the name for a client that is not ours, whoever has it.
-    pub(super) fn hold_elsewhere(&self, name: &LockName, ttl: Duration) -> FencingToken {
+    pub(super) fn hold_elsewhere(&self, name: &LockName, ttl: Duration) -> Result<FencingToken> {
         let (mut state, now) = (self.0.lock(), Instant::now());
         let server = &mut state.server;
-        let token =
-            rules::next_token(server.last_token, NO_CLOCK, None).expect("nobody counts to 2^63 in a process's life");
+        let token = next_token(server.last_token, name, NO_CLOCK, None)?;
         server.last_token = token.as_u64();
         let hold = HoldRecord {
             holder: HolderId::random(),
@@ -236,10 +227,10 @@ impl MemoryServer {
         };
         let holds = &mut server.names.entry(name.clone()).or_default().holds;
         let former = std::mem::replace(holds, vec![hold]);
-        state.followers.tell(name);
+        state.has_changed(name);
         drop(state);
         lose(&former, LostCause::NotHeld);
-        token
+        Ok(token)
     }
 
     /// One request that may change who holds the name.
@@ -272,9 +263,10 @@ impl State {
         }
     }
 
-    /// Wakes those that may have the name now, and those that follow it.
+    /// Wakes those that may have the name now or sooner than they know, and those that follow it.
     fn has_changed(&mut self, name: &LockName) {
         self.wake_admitted(name);
+        self.wake_misinformed(name);
         self.followers.tell(name);
     }
 
@@ -285,12 +277,13 @@ impl State {
         admitted.for_each(|entry| entry.with.with.wake.notify_one());
     }
 
-    /// Wakes the first waiter if its last answer was that the name is free and another waiter's turn.
-    fn tell_next(&self, name: &LockName) {
-        let next = self.name(name).and_then(|name| name.queue.front());
-        if let Some(entry) = next.filter(|entry| entry.with.with.ends.is_none()) {
-            entry.with.with.wake.notify_one();
-        }
+    /// Wakes the waiters that would sleep past the end of a hold. A hold that expires wakes nobody.
+    fn wake_misinformed(&self, name: &LockName) {
+        let Some(name) = self.name(name) else { return };
+        let Some(end) = name.next_end() else { return };
+        let sleeps_longer = |known: Option<Instant>| known.is_none_or(|known| known > end);
+        let misinformed = name.queue.iter().filter(|entry| sleeps_longer(entry.with.with.ends));
+        misinformed.for_each(|entry| entry.with.with.wake.notify_one());
     }
 
     fn name(&self, name: &LockName) -> Option<&ServerName<Option<Lease>, Turn>> {

@@ -26,7 +26,7 @@ async fn an_unanswered_release_passes_the_name_on_when_the_lease_has_ended_whene
         let locks = Locker::new(backend.clone());
         let lock = locks.lock("a").ttl(seconds(ttl));
         let guard = lock.acquire().await.unwrap();
-        let acquired = tokio::time::Instant::now();
+        let acquired = Instant::now();
         backend.next(Request::Release, [Answer::Hang]);
         let waiting = tokio::spawn({
             let lock = lock.clone();

@@ -37,3 +37,61 @@ async fn held_elsewhere_tells_whoever_had_it() {
     stop.store(true, Ordering::SeqCst);
     taking.await.unwrap();
 }
+
+/// Whoever waits was told the end of the hold that was taken away.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_gets_the_name_when_a_hold_elsewhere_ends() {
+    let server = MemoryBackend::new();
+    let (ours, others) = (Locker::new(server.clone()), Locker::new(server.clone()));
+    let guard = ours.lock("a").ttl(seconds(30)).acquire().await.unwrap();
+    let waiting = tokio::spawn(async move { others.lock("a").acquire().await });
+    sleep(seconds(1)).await;
+    let began = Instant::now();
+    server.hold_elsewhere("a", seconds(1)).unwrap();
+    drop(guard);
+    let _next = waiting.await.unwrap().unwrap();
+    assert_eq!(began.elapsed(), seconds(1));
+}
+
+/// The name was free, and it was the turn of one who has left since.
+#[tokio::test(start_paused = true)]
+async fn who_waits_behind_one_who_left_gets_the_name_when_a_hold_elsewhere_ends() {
+    let server = MemoryBackend::new();
+    let [ours, first, second] = [(); 3].map(|()| Locker::new(server.clone()));
+    let guard = ours.lock("a").acquire().await.unwrap();
+    let mut first = Box::pin(async move { first.lock("a").acquire().await });
+    assert!((&mut first).now_or_never().is_none());
+    // The first one is woken, and not polled: to the second one the name is free, and another one's turn.
+    guard.release().await.unwrap();
+    let mut second = Box::pin(async move { second.lock("a").acquire().await });
+    assert!((&mut second).now_or_never().is_none());
+    let began = Instant::now();
+    server.hold_elsewhere("a", seconds(1)).unwrap();
+    drop(first);
+    let _next = timeout(seconds(60), second).await.unwrap().unwrap();
+    assert_eq!(began.elapsed(), seconds(1));
+}
+
+/// Near the last token there is: a hold that was passed on, and the next one.
+#[tokio::test]
+async fn the_last_tokens_are_granted_once() {
+    let server = MemoryBackend::new();
+    let floor = FencingToken::new(i64::MAX.unsigned_abs() - 2).unwrap();
+    let locks = Locker::new(server.clone()).with_token_floor(floor);
+    let lock = locks.lock("a");
+    let first = lock.acquire().await.unwrap();
+    let waiting = tokio::spawn({
+        let lock = lock.clone();
+        async move { lock.acquire().await }
+    });
+    yield_now().await;
+    let token = first.token();
+    drop(first);
+    let next = waiting.await.unwrap().unwrap();
+    assert!(token < next.token());
+    drop(next);
+    let refused = lock.acquire().await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Unexpected);
+    let refused = server.hold_elsewhere("b", seconds(1)).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Unexpected);
+}

@@ -80,7 +80,7 @@ async fn a_change_of_terms_keeps_the_position() {
 
 /// Gives up in mid-connect with an error, as the real backends do, and reads the terms at each send.
 #[derive(Clone, Debug)]
-struct SlowToConnect(MemoryBackend, tokio::time::Instant);
+struct SlowToConnect(MemoryBackend, Instant);
 
 #[async_trait]
 impl DistributedLock for SlowToConnect {
@@ -107,7 +107,7 @@ impl DistributedLock for SlowToConnect {
 
 #[tokio::test(start_paused = true)]
 async fn the_first_one_s_short_deadline_while_connecting_is_not_the_others() {
-    let backend = SlowToConnect(MemoryBackend::new(), tokio::time::Instant::now() + seconds(3));
+    let backend = SlowToConnect(MemoryBackend::new(), Instant::now() + seconds(3));
     let locks = Locker::new(backend);
     let lock = locks.lock("a");
     let short = tokio::spawn(async move { lock.acquire_within(seconds(1)).await });
@@ -120,7 +120,7 @@ async fn the_first_one_s_short_deadline_while_connecting_is_not_the_others() {
 
 #[tokio::test(start_paused = true)]
 async fn a_try_whose_time_is_up_while_connecting_does_not_fail_those_who_wait() {
-    let backend = SlowToConnect(MemoryBackend::new(), tokio::time::Instant::now() + seconds(3));
+    let backend = SlowToConnect(MemoryBackend::new(), Instant::now() + seconds(3));
     let locks = Locker::new(backend).with_operation_timeout(seconds(1));
     let lock = locks.lock("a");
     let short = tokio::spawn(async move { lock.try_acquire().await });

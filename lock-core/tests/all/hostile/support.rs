@@ -11,12 +11,14 @@ pub(crate) use std::time::Duration;
 pub(crate) use async_trait::async_trait;
 pub(crate) use futures_util::FutureExt;
 pub(crate) use lock_core::backend::{AcquireRequest, Attempt, Capabilities, DistributedLock, Lease, LockStatus};
-pub(crate) use lock_core::{Ended, Error, ErrorKind, HoldState, LockName, Locker, LostCause, MemoryBackend, Result};
+pub(crate) use lock_core::{
+    Ended, Error, ErrorKind, FencingToken, HoldState, LockName, Locker, LostCause, MemoryBackend, Result,
+};
 pub(crate) use testbed_steady::blocking::receives;
 pub(crate) use testbed_steady::{LONG_TTL, assert_safe, eventually, happens, in_some_run};
 pub(crate) use tokio::runtime::Handle;
 pub(crate) use tokio::task::yield_now;
-pub(crate) use tokio::time::{sleep, timeout};
+pub(crate) use tokio::time::{Instant, sleep, timeout};
 
 pub(crate) use crate::scripted::{Answer, Pass, Request, Scripted};
 
