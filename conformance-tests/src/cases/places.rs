@@ -125,6 +125,8 @@ pub(crate) async fn the_winner_has_its_own_terms(cx: &Cx) -> Verdict {
         let guard = cx.hold(&holder, &ask).await?;
         let first = Began::acquire(&client, &ask.clone().ttl(left).label("who left")).await;
         cx.until_places("a", 1).await?;
+        // Refused behind it when the server has refused it: a request that is on its way still has its label.
+        cx.ensure_busy(&client, &ask).await?;
         let winner = Began::acquire(&client, &ask.clone().ttl(won).label("the winner")).await;
         first.drop_it().await;
         sleep(LITTLE).await;
