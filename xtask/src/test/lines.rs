@@ -78,6 +78,8 @@ fn in_lines(steps: Vec<Step>, done: Vec<Run>, runner: &impl Runs) -> Vec<Run> {
 
 /// What the lines know of each other.
 struct Board {
+    /// The names of the steps for which another line waits.
+    awaited: HashSet<&'static str>,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -89,7 +91,7 @@ struct State {
     pending: HashSet<String>,
     /// Whether the suite runs.
     begun: bool,
-    /// The lines that have not ended, and do not wait for another one.
+    /// The lines that have not ended.
     running: HashSet<Line>,
     /// What the steps of the other lines would have printed while the first one printed.
     unprinted: String,
@@ -104,7 +106,13 @@ impl Board {
             running: steps.iter().map(|step| step.line).collect(),
             unprinted: String::new(),
         };
+        let line_of = |name| Some(steps.iter().find(|step| step.name == name)?.line);
+        let needed = steps.iter().filter_map(|step| Some((step.needs?, step.line)));
         Self {
+            awaited: needed
+                .filter(|(name, line)| line_of(*name).is_some_and(|its| its != *line))
+                .map(|(name, _)| name)
+                .collect(),
             state: Mutex::new(state),
             changed: Condvar::new(),
         }
@@ -120,9 +128,9 @@ impl Board {
         for mut step in steps {
             let is_suite = step.name == SUITE;
             let run = match step.needs {
-                Some(needed) if !self.passed(needed, line) => senseless(step, needed),
+                Some(needed) if !self.passed(needed) => senseless(step, needed),
                 _ => {
-                    step.yields = self.yields(line);
+                    step.yields = self.yields(&step);
                     // The programs of the suite are built: before that, all would wait for cargo's lock.
                     runner.run(step, &mut || self.change(|state| state.begun |= is_suite))
                 }
@@ -132,16 +140,15 @@ impl Board {
     }
 
     /// Whether the step has passed; waits for it if it is still to come.
-    fn passed(&self, name: &str, line: Line) -> bool {
-        self.change(|state| state.running.remove(&line));
-        let mut state = self.wait_until(|state| !state.pending.contains(name));
-        state.running.insert(line);
+    fn passed(&self, name: &str) -> bool {
+        let state = self.wait_until(|state| !state.pending.contains(name));
         passed(&state.runs, name)
     }
 
-    /// What only builds and computes yields to tests, as long as no line waits for it or has ended.
-    fn yields(&self, line: Line) -> bool {
-        line == Line::Builds && self.state().running.len() == Line::SIDE_BY_SIDE.len()
+    /// What only builds and computes yields to tests, unless a line waits for it, and as long as none has ended.
+    fn yields(&self, step: &Step) -> bool {
+        let is_awaited = self.awaited.contains(step.name.as_str());
+        step.line == Line::Builds && !is_awaited && self.state().running.len() == Line::SIDE_BY_SIDE.len()
     }
 
     fn ended(&self, run: Run, line: Line) {
