@@ -162,6 +162,7 @@ impl Locker {
         if let Some(label) = &self.options.label {
             Limits::check_label(label)?;
         }
+        self.limits.check_operation_timeout()?;
         let backend = &self.shared.backend;
         backend.lock.connect().await?;
         backend.note_reached();
@@ -298,10 +299,11 @@ impl Locker {
         timeout(SHUTDOWN_TIMEOUT, self.shared.keeper.drained())
             .await
             .map_err(|_| {
-                let pending = self.shared.keeper.pending();
-                let message =
-                    format!("{pending} locks were not given back within {SHUTDOWN_TIMEOUT:?}; they end with their ttl");
-                Error::new(ErrorKind::Unavailable, message)
+                let keeper = &self.shared.keeper;
+                Error::new(
+                    ErrorKind::Unavailable,
+                    unfinished(keeper.pending_jobs(), keeper.pending_calls()),
+                )
             })?;
         timeout(SHUTDOWN_TIMEOUT, self.shared.backend.lock.close())
             .await
@@ -322,6 +324,15 @@ impl Locker {
         self.shared.keeper.check_process()?;
         CheckedLock::new(name, options, self.limits, self.required.clone())
     }
+}
+
+/// What a shutdown has waited for in vain.
+fn unfinished(locks: usize, calls: usize) -> String {
+    let locks = (locks > 0).then(|| format!("{locks} locks were not given back and end with their ttl"));
+    let calls = (calls > 0)
+        .then(|| format!("{calls} acquires or releases have not ended: poll their futures to the end, or drop them"));
+    let both: Vec<String> = locks.into_iter().chain(calls).collect();
+    format!("within {SHUTDOWN_TIMEOUT:?}, {}", both.join("; "))
 }
 
 impl fmt::Debug for Locker {

@@ -68,6 +68,7 @@ impl CheckedLock {
 fn check(options: &LockOptions, limits: &Limits) -> Result<()> {
     limits.check_mode(options.mode)?;
     limits.check_own_ttl(options.ttl)?;
+    limits.check_operation_timeout()?;
     if let Some(label) = &options.label {
         Limits::check_label(label)?;
     }

@@ -20,6 +20,15 @@ pub(crate) fn before(time: Duration) -> String {
     }
 }
 
+/// Now, also in the destructor of a thread-local: where tokio's own are gone, its clock with `test-util` panics.
+pub(crate) fn now_anywhere() -> Instant {
+    #[cfg(not(shuttle))]
+    if crate::runtime::current_id().is_none() {
+        return std::time::Instant::now().into();
+    }
+    Instant::now()
+}
+
 /// A moment of a lease's time.
 ///
 /// The clocks of std and tokio stand still while a machine is suspended, and the server's clock does not. Two of these

@@ -1,5 +1,5 @@
-//! A forked process that drops its parent's downgrades and upgrades under way does nothing with them: what it would touch
-//! may be locked by a thread that did not come along.
+//! A forked process that drops its parent's acquires and changes under way does nothing with them: what it would
+//! touch may be locked by a thread that did not come along.
 
 use std::future::{pending, poll_fn};
 use std::pin::Pin;
@@ -25,6 +25,11 @@ fn a_forked_process_leaves_its_parents_downgrade_alone() {
 #[test]
 fn a_forked_process_leaves_its_parents_upgrade_alone() {
     in_a_process_of_its_own("", |_| current_thread().block_on(drop_an_upgrade()), one_is_fine);
+}
+
+#[test]
+fn a_forked_process_leaves_its_parents_acquire_alone() {
+    in_a_process_of_its_own("", |_| current_thread().block_on(drop_an_acquire()), one_is_fine);
 }
 
 fn one_is_fine(reports: Vec<String>) {
@@ -71,6 +76,29 @@ async fn drop_an_upgrade() {
     assert!(given_up.is_woken(), "the parent itself gives it up");
 }
 
+/// Its request could not be sent yet. The next caller waits for its turn.
+async fn drop_an_acquire() {
+    let backend = Stuck {
+        sends_nothing: true,
+        ..Stuck::default()
+    };
+    let lock = Locker::new(backend).lock("a");
+    let mut first = Some(Box::pin(lock.acquire()));
+    assert!(poll_once(&mut first).await.is_pending());
+    let next = Arc::new(Woken::default());
+    let mut waiting = Box::pin(lock.acquire());
+    assert!(
+        next.poll(&mut waiting).is_pending(),
+        "behind the first, in this process"
+    );
+    wait_for(fork_off(|| {
+        drop(first.take());
+        untouched(&next, "the next caller of the parent")
+    }));
+    drop(first.take());
+    assert!(next.is_woken(), "the parent itself passes the turn on");
+}
+
 /// Whether somebody was woken.
 #[derive(Debug, Default)]
 struct Woken(AtomicBool);
@@ -108,6 +136,8 @@ async fn poll_once<F: Future>(future: &mut Option<Pin<Box<F>>>) -> Poll<F::Outpu
 #[derive(Debug, Default)]
 struct Stuck {
     server: MemoryBackend,
+    /// No other acquire either.
+    sends_nothing: bool,
     /// Of the upgrades.
     requests: Arc<Mutex<Vec<AcquireRequest>>>,
 }
@@ -123,7 +153,7 @@ impl DistributedLock for Stuck {
     }
 
     async fn acquire(&self, request: &AcquireRequest) -> Result<Attempt> {
-        if request.replaces().is_some() {
+        if self.sends_nothing || request.replaces().is_some() {
             self.requests.lock().expect("nobody panicked").push(request.clone());
             return Err(Error::new(ErrorKind::Unavailable, "not connected").not_executed());
         }

@@ -309,6 +309,10 @@ impl PendingAcquire {
             if let Some(control) = &self.control {
                 control.set_terms(next.lock.terms(deadline));
             }
+            if let Some(turn) = &self.turn {
+                // One that came meanwhile may wait for longer.
+                turn.shares(&self.request);
+            }
             match next.wakeup.send(Wakeup::Pending(self.moved())) {
                 // The waiter has gone, so the request comes back.
                 Err(Wakeup::Pending(mut pending)) => std::mem::swap(self, &mut *pending),
@@ -345,8 +349,9 @@ impl Drop for PendingAcquire {
         if is_active(Mutant::LeavesLateGrant) {
             return;
         }
-        // Of an upgrade, the hold may be the parent's although the server has nothing of it.
-        if (self.state != AtServer::Nothing || self.upgrade.is_some()) && self.keeper.has_forked() {
+        // The turn, or the hold of an upgrade, may be the parent's although the server has nothing of it.
+        let has_something = self.state != AtServer::Nothing || self.turn.is_some() || self.upgrade.is_some();
+        if has_something && self.keeper.has_forked() {
             // It is the parent's, and so are its locks.
             return std::mem::forget((self.control.take(), self.under_way.take(), self.turn.take()));
         }

@@ -213,8 +213,17 @@ impl Keeper {
 
     /// The number of jobs, acquires and releases that are not done yet.
     pub(crate) fn pending(&self) -> usize {
+        self.pending_jobs() + self.pending_calls()
+    }
+
+    pub(crate) fn pending_jobs(&self) -> usize {
         let state = self.state.lock();
-        state.lost.len() + state.jobs.len() + state.under_way.len() + self.in_flight.load(Ordering::SeqCst)
+        state.lost.len() + state.jobs.len() + state.under_way.len()
+    }
+
+    /// The acquires and releases that their callers have neither polled to the end nor dropped.
+    pub(crate) fn pending_calls(&self) -> usize {
+        self.in_flight.load(Ordering::SeqCst)
     }
 
     /// Ends the runners once the last hold has ended and all is done.

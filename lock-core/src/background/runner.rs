@@ -170,7 +170,10 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.keeper.retire(&self.runner);
+        // In a forked process the keeper's mutexes are the parent's.
+        if !self.keeper.has_forked() {
+            self.keeper.retire(&self.runner);
+        }
     }
 }
 
@@ -193,7 +196,9 @@ impl Renewing {
 
 impl Drop for Renewing {
     fn drop(&mut self) {
-        self.keeper.schedule(&self.hold, self.next);
+        if !self.keeper.has_forked() {
+            self.keeper.schedule(&self.hold, self.next);
+        }
     }
 }
 

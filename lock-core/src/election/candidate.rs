@@ -31,12 +31,14 @@ struct Elected {
 impl Candidate {
     /// From here on it leads.
     pub(super) fn begin(&self, watch: Watch, value: Option<Arc<str>>) {
+        let over = self.ended_term();
         let mut state = self.state.lock();
-        // A clone that was granted the next term may have come here before.
-        let is_latest = state
-            .latest
-            .as_ref()
-            .is_none_or(|latest| latest.watch.token() < watch.token());
+        // A clone that was granted the next term may have come here before. A term that is over counts no more: a server that lost
+        // its data grants smaller ones.
+        let is_latest = state.latest.as_ref().is_none_or(|latest| {
+            let latest = latest.watch.token();
+            latest < watch.token() || over == Some(latest)
+        });
         if is_latest {
             state.latest = Some(Elected {
                 watch,
@@ -74,13 +76,48 @@ impl Candidate {
     pub(super) fn term(&self) -> Option<Watch> {
         let latest = self.state.lock().latest.clone()?;
         // Outside the lock.
-        let leads = !latest.is_over && !latest.watch.valid_for().is_zero();
-        leads.then_some(latest.watch)
+        latest.leads().then_some(latest.watch)
+    }
+
+    /// Its latest term, if that is over.
+    fn ended_term(&self) -> Option<FencingToken> {
+        let latest = self.state.lock().latest.clone()?;
+        (!latest.leads()).then(|| latest.watch.token())
     }
 
     /// True if `term` is this candidate's latest term.
     pub(super) fn had(&self, term: FencingToken) -> bool {
         let state = self.state.lock();
         state.latest.as_ref().is_some_and(|latest| latest.watch.token() == term)
+    }
+}
+
+impl Elected {
+    fn leads(&self) -> bool {
+        !self.is_over && !self.watch.valid_for().is_zero()
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+    use crate::locker::Locker;
+    use crate::memory::MemoryBackend;
+
+    #[tokio::test]
+    async fn a_smaller_term_counts_once_the_one_before_is_over() {
+        let floor = FencingToken::new(1000).unwrap();
+        let before = Locker::new(MemoryBackend::new()).with_token_floor(floor);
+        let former = before.lock("a").acquire().await.unwrap();
+        let next = Locker::new(MemoryBackend::new()).lock("a").acquire().await.unwrap();
+        assert!(next.token() < former.token(), "the server has lost its data");
+        let candidate = Candidate::default();
+        let term = || candidate.term().map(|term| term.token());
+        candidate.begin(former.watch(), None);
+        candidate.begin(next.watch(), None);
+        assert_eq!(term(), Some(former.token()), "a clone was granted the next term before");
+        former.release().await.unwrap();
+        candidate.begin(next.watch(), None);
+        assert_eq!(term(), Some(next.token()));
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 
 use super::Election;
+use super::candidate::Candidate;
 use crate::backend::{Change, LockStatus, Mode};
 use crate::error::Result;
 use crate::runtime;
@@ -27,6 +28,9 @@ const PAUSE: Duration = Duration::from_millis(20);
 pub struct Leader {
     term: FencingToken,
     value: Option<Arc<str>>,
+    /// The candidate that observes.
+    candidate: Arc<Candidate>,
+    /// Whether it was known when the server answered that it is the leader.
     is_me: bool,
     asked: Instant,
 }
@@ -36,26 +40,26 @@ impl Leader {
     pub(super) async fn ask(election: Election) -> Result<Option<Self>> {
         let asked = Instant::now();
         let status = election.lock.status().await?;
-        Ok(Self::of(&status, asked, |term| election.candidate.had(term)))
+        Ok(Self::of(&status, asked, &election.candidate))
     }
 
     /// The same, and what completes when somebody else may lead.
     async fn follow(election: Election) -> Result<(Option<Self>, Change)> {
         let asked = Instant::now();
         let (status, change) = election.lock.follow().await?;
-        let leader = Self::of(&status, asked, |term| election.candidate.had(term));
-        Ok((leader, change))
+        Ok((Self::of(&status, asked, &election.candidate), change))
     }
 
     /// A holder that leads: in exclusive mode, and with a token.
-    fn of(status: &LockStatus, asked: Instant, is_me: impl Fn(FencingToken) -> bool) -> Option<Self> {
+    fn of(status: &LockStatus, asked: Instant, candidate: &Arc<Candidate>) -> Option<Self> {
         let leads = |mode: Option<Mode>| mode.is_none_or(|mode| mode == Mode::Exclusive);
         let holder = status.holders.iter().find(|holder| leads(holder.mode))?;
         let term = holder.token?;
         Some(Self {
             term,
             value: holder.label.clone(),
-            is_me: is_me(term),
+            is_me: candidate.had(term),
+            candidate: candidate.clone(),
             asked,
         })
     }
@@ -72,10 +76,10 @@ impl Leader {
         self.value.as_deref()
     }
 
-    /// Returns whether the leader is the candidate that observes.
+    /// Returns whether the leader is the candidate that observes. The server may know that before the candidate does.
     #[must_use]
     pub fn is_me(&self) -> bool {
-        self.is_me
+        self.is_me || self.candidate.had(self.term)
     }
 
     /// Returns the age of this answer, counted from before the request was sent. The leader's term may have ended
@@ -254,6 +258,7 @@ impl Observer {
         Some(Leader {
             term,
             value,
+            candidate: self.election.candidate.clone(),
             is_me: true,
             asked: Instant::now(),
         })
@@ -304,7 +309,7 @@ mod tests {
         let mut observer = Locker::new(MemoryBackend::new()).election("a").observe();
         let mut is_new = |term: u64| {
             let holder = HolderStatus::new().with_token(FencingToken::try_from(term).unwrap());
-            let leader = Leader::of(&LockStatus::held(holder), Instant::now(), |_| false);
+            let leader = Leader::of(&LockStatus::held(holder), Instant::now(), &Arc::default());
             observer.newer(leader.unwrap()).is_some()
         };
         assert_eq!([7, 5, 7, 8, 6].map(&mut is_new), [true, false, false, true, false]);
@@ -314,16 +319,28 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn whoever_holds_the_name_alone_and_has_a_token_leads() {
         let token = FencingToken::try_from(7_u64).unwrap();
-        let leader = |holder: HolderStatus| Leader::of(&LockStatus::held(holder), Instant::now(), |term| term == token);
-        let holder = HolderStatus::new().with_token(token).with_label("ours");
+        let leader = |holder: HolderStatus| Leader::of(&LockStatus::held(holder), Instant::now(), &Arc::default());
+        let holder = HolderStatus::new().with_token(token).with_label("theirs");
         let led = leader(holder.clone()).unwrap();
-        assert_eq!((led.term(), led.value(), led.is_me()), (token, Some("ours"), true));
+        assert_eq!((led.term(), led.value(), led.is_me()), (token, Some("theirs"), false));
         tokio::time::advance(Duration::from_secs(2)).await;
         assert_eq!(led.age(), Duration::from_secs(2));
         assert!(leader(holder.clone().with_mode(Mode::Exclusive)).is_some());
         assert!(leader(holder.clone().with_mode(Mode::Shared)).is_none());
         assert!(leader(holder.with_mode(Mode::Permits(Permits::new(1, 2).unwrap()))).is_none());
         assert!(leader(HolderStatus::new().with_label("a foreign client")).is_none());
-        assert!(Leader::of(&LockStatus::free(), Instant::now(), |_| true).is_none());
+        assert!(Leader::of(&LockStatus::free(), Instant::now(), &Arc::default()).is_none());
+    }
+
+    /// The answer of its own acquire may still be on its way.
+    #[tokio::test]
+    async fn a_candidate_that_hears_of_its_term_late_is_still_its_leader() {
+        let candidate = Arc::<Candidate>::default();
+        let guard = Locker::new(MemoryBackend::new()).lock("a").acquire().await.unwrap();
+        let holder = HolderStatus::new().with_token(guard.token());
+        let leader = Leader::of(&LockStatus::held(holder), Instant::now(), &candidate).unwrap();
+        assert!(!leader.is_me());
+        candidate.begin(guard.watch(), None);
+        assert!(leader.is_me());
     }
 }

@@ -76,6 +76,10 @@ impl<W: Successor> Drop for Releasing<'_, W> {
     fn drop(&mut self) {
         if !self.begun.is_over {
             let begun = std::mem::replace(&mut self.begun, BackendCall::over());
+            if self.keeper.has_forked() {
+                // It is the parent's, and so are its locks.
+                return std::mem::forget((begun, self.hold.clone()));
+            }
             self.keeper.push(Box::new(ReleaseJob {
                 hold: self.hold.clone(),
                 begun: Some(begun),

@@ -209,7 +209,7 @@ impl<W: Successor> ActiveHold<W> {
         self.shares.fetch_sub(1, Ordering::AcqRel) == 1
     }
 
-    /// False when there is nothing to release any more. Reads no clock.
+    /// False when there is nothing to release any more. Needs no runtime.
     fn begin_release(&self, keeper: &Keeper) -> bool {
         if !self.lease.begin_release() {
             return false;

@@ -61,7 +61,7 @@ impl Locker {
     }
 
     /// Sets the operation timeout: how long a `try_acquire`, an extension, an awaited release or a status waits for a server
-    /// that does not answer. Defaults to 5 s. How long connecting may take, and how long a single connection may be silent,
+    /// that does not answer. Defaults to 5 s; 0 is refused when the locker connects or acquires. How long connecting may take, and how long a single connection may be silent,
     /// are settings of the backend.
     ///
     /// # Examples

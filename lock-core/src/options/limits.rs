@@ -92,6 +92,14 @@ impl Limits {
         Ok(())
     }
 
+    pub(crate) fn check_operation_timeout(&self) -> Result<()> {
+        if !self.operation_timeout.is_zero() {
+            return Ok(());
+        }
+        let message = "an operation timeout of 0 leaves the server no time to answer: choose a longer one";
+        Err(Error::new(ErrorKind::Misconfigured, message))
+    }
+
     pub(crate) fn check_label(label: &str) -> Result<()> {
         if label.len() <= MAX_LABEL_BYTES {
             return Ok(());
@@ -177,6 +185,11 @@ mod tests {
                 .to_string()
                 .contains("a ttl of 213503982334601 days")
         );
+        let hasty = Limits {
+            operation_timeout: Duration::ZERO,
+            ..limits
+        };
+        assert!(limits.check_operation_timeout().is_ok() && hasty.check_operation_timeout().is_err());
         assert_eq!(limits.check_fixed().unwrap_err().kind(), ErrorKind::Unsupported);
         assert_eq!(limits.check_extend().unwrap_err().kind(), ErrorKind::Unsupported);
         let permits = Mode::Permits(Permits::new(1, 5).unwrap());

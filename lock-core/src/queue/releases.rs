@@ -69,6 +69,12 @@ impl Releases {
         }
         let last = self.earlier.last()?.number;
         let (sender, receiver) = oneshot::channel();
+        if self.waiting.len() == self.waiting.capacity() {
+            // Tries that have gone, before there is room for more: a release may stay unanswered for long.
+            self.waiting.retain(|(_, waiting)| !waiting.is_closed());
+            // Twice the space, so that the next try does not check all of them again.
+            self.waiting.reserve(self.waiting.len());
+        }
         self.waiting.push((last, sender));
         Some(receiver)
     }
@@ -100,6 +106,19 @@ mod tests {
         assert!(is_closed(&mut second) && is_closed(&mut third) && !releases.is_empty());
         drop(releases.end(last));
         assert!(releases.is_empty() && releases.all_answered().is_none());
+    }
+
+    #[test]
+    fn tries_that_have_gone_are_forgotten_while_a_release_is_unanswered() {
+        let mut releases = Releases::default();
+        let release = releases.begin();
+        let mut patient = releases.all_answered().unwrap();
+        for _ in 0..10_000 {
+            drop(releases.all_answered());
+        }
+        assert!(releases.waiting.len() < 10, "{} are left", releases.waiting.len());
+        drop(releases.end(release));
+        assert!(is_closed(&mut patient));
     }
 
     #[test]

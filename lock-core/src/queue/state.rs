@@ -8,6 +8,7 @@ use crate::error::Error;
 use crate::mutant::{Mutant, is_active};
 use crate::sync::time::Instant;
 use crate::sync::{Arc, Weak};
+use crate::time::now_anywhere;
 
 #[derive(Debug)]
 pub(super) struct Queue<W: Waiter> {
@@ -160,7 +161,7 @@ impl<W: Waiter> Queue<W> {
                 None
             }
         };
-        self.leader = LeaderState::Releasing(silent_since.unwrap_or_else(Instant::now));
+        self.leader = LeaderState::Releasing(silent_since.unwrap_or_else(now_anywhere));
     }
 
     /// The server answered.

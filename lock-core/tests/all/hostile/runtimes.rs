@@ -140,9 +140,19 @@ fn a_guard_in_a_thread_local_is_released() {
     let locks = Locker::new(MemoryBackend::new());
     let runtime = runtime();
     let guard = runtime.block_on(locks.lock("a").acquire()).unwrap();
-    std::thread::spawn(move || GUARD.with(|slot| *slot.borrow_mut() = Some(guard)))
-        .join()
-        .unwrap();
+    // From then on tokio asks its own clock, in every thread.
+    let paused = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build();
+    drop(paused.unwrap());
+    let ended = std::thread::spawn(move || {
+        // Made before tokio's own, and so destroyed after them.
+        GUARD.with(|_| {});
+        assert!(Handle::try_current().is_err());
+        GUARD.with(|slot| *slot.borrow_mut() = Some(guard));
+    });
+    ended.join().unwrap();
     let again = runtime.block_on(locks.lock("a").try_acquire()).unwrap();
     assert!(again.is_some());
 }

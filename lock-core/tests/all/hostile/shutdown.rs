@@ -174,3 +174,17 @@ async fn shutdown_closes_the_backend_when_all_is_done() {
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(error.to_string().contains("10s"), "{error}");
 }
+
+/// What it blames is what the caller can mend.
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_names_a_future_that_nobody_polls() {
+    let server = MemoryBackend::new();
+    let (ours, others) = (Locker::new(server.clone()), Locker::new(server));
+    let guard = others.lock("a").acquire().await.unwrap();
+    let mut forgotten = pin!(async { ours.lock("a").acquire().await });
+    assert!((&mut forgotten).now_or_never().is_none());
+    let refused = ours.shutdown().await.unwrap_err().to_string();
+    assert!(refused.contains("1 acquires or releases have not ended"), "{refused}");
+    assert!(!refused.contains("given back"), "{refused}");
+    guard.release().await.unwrap();
+}
