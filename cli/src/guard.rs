@@ -46,7 +46,7 @@ pub(crate) fn ourselves() -> io::Result<Command> {
 /// # Errors
 /// If the command cannot be run.
 pub(crate) fn guard(arguments: &GuardArgs) -> Result<Code, Failure> {
-    // The command is its child, and would be told of the end of the thread that started it: so there is but one.
+    // The command is its child, and would be told of the end of the thread that started it: so it starts on the main thread.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::os("cannot start the runtime", &error))?;
     runtime.block_on(supervise(arguments))

@@ -41,17 +41,16 @@ use crate::exit::{Code, Failure};
 use crate::message::{redacted_lines, say};
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
-        Err(error) => return usage(&error),
-    };
-    match dispatch(cli) {
-        Ok(code) => code.into(),
-        Err(failure) => {
+    let code = match Cli::try_parse().map(dispatch) {
+        Ok(Ok(code)) => code,
+        Ok(Err(failure)) => {
             say(&failure.message);
-            failure.code.into()
+            failure.code
         }
-    }
+        Err(error) => usage(&error),
+    };
+    message::flush();
+    code.into()
 }
 
 fn dispatch(cli: Cli) -> Result<Code, Failure> {
@@ -108,12 +107,12 @@ fn on_runtime(future: impl Future<Output = Result<Code, Failure>>) -> Result<Cod
 }
 
 /// Help and version go to standard output with code 0. Wrong usage is code 64, and never repeats a password.
-fn usage(error: &clap::Error) -> ExitCode {
+fn usage(error: &clap::Error) -> Code {
     if !error.use_stderr() {
         // Whoever closed the output does not want it.
         let _ = error.print();
-        return ExitCode::SUCCESS;
+        return Code::SUCCESS;
     }
     message::raw(&redacted_lines(&error.render().to_string()));
-    Code::USAGE.into()
+    Code::USAGE
 }

@@ -1,6 +1,22 @@
 //! The messages of polylock, on standard error alone: one line each, and never a password.
+//!
+//! A thread of its own writes them. Standard error may block, as a full pipe does: who renews locks or ends the command must not
+//! wait for that.
 
 use std::io::Write;
+use std::sync::OnceLock;
+use std::thread;
+use std::time::Duration;
+
+use self::queue::Queue;
+use crate::terminal;
+
+mod queue;
+
+/// The time to wait until standard error has taken the messages.
+const WRITTEN_WITHIN: Duration = Duration::from_secs(1);
+
+static QUEUE: Queue = Queue::new();
 
 /// Writes `polylock: MESSAGE`, as one line.
 pub(crate) fn say(message: &str) {
@@ -8,8 +24,31 @@ pub(crate) fn say(message: &str) {
     raw(&format!("polylock: {line}\n"));
 }
 
-/// Writes text as it is. If standard error is closed, nobody wants it.
+/// Writes text as it is.
 pub(crate) fn raw(text: &str) {
+    static HAS_WRITER: OnceLock<bool> = OnceLock::new();
+    let writer = || thread::Builder::new().name("messages".to_owned()).spawn(write_all);
+    match HAS_WRITER.get_or_init(|| writer().is_ok()) {
+        true => QUEUE.push(text.to_owned()),
+        false => write(text),
+    }
+}
+
+/// Waits until all is written, for a second at most.
+pub(crate) fn flush() {
+    // At the end of the process, what is not written by then is lost.
+    let _ = QUEUE.flush(WRITTEN_WITHIN);
+}
+
+fn write_all() {
+    terminal::use_from_background();
+    loop {
+        write(&QUEUE.next());
+    }
+}
+
+fn write(text: &str) {
+    // If standard error is closed, nobody wants it.
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
 

@@ -17,7 +17,7 @@ use crate::exit::{Code, Failure};
 use crate::held::{Held, Loss};
 use crate::message::say;
 use crate::signals::{Reaction, Signals, WHILE_RUNNING, WHILE_WAITING, name, while_running, while_waiting};
-use crate::{command, environment, terminal};
+use crate::{command, environment, message, terminal};
 
 mod guarded;
 mod token_file;
@@ -226,6 +226,8 @@ impl Run {
             () = std::future::ready(()) => {}
         }
         signals.listen(&WHILE_RUNNING)?;
+        // So that they come before what the command writes.
+        message::flush();
         let variables = environment::variables(tokens.as_deref(), self.ttl, loss.descriptor());
         let guarded = Guarded::start(&self.arguments, line, variables, loss)?;
         self.wait(guarded, signals).await
@@ -282,8 +284,8 @@ impl Run {
                 Some(Instant::now())
             }
             OnLoss::Signal(signal) => {
-                say(&format!("{loss}; ending the command by {}", name(signal)));
                 guarded.react(Reaction::ForwardAndContinue, signal);
+                say(&format!("{loss}; ending the command by {}", name(signal)));
                 Some(Instant::now() + self.arguments.grace)
             }
         }

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{stdin, stdout};
 
+use nix::sys::signal::{SigSet, Signal};
 use rustix::process::{Pid, getpgrp};
 use rustix::termios::{isatty, tcgetpgrp, tcsetpgrp};
 
@@ -29,4 +30,13 @@ pub(crate) fn give_to(group: Pid) {
         // It fails if the group has ended meanwhile: then nobody needs it.
         let _ = tcsetpgrp(stdin(), group);
     }
+}
+
+/// Lets this thread write to the terminal, and read from it, while another group has it. Otherwise the system would stop the whole
+/// process: for each read, and after `stty tostop` for each write. Now a read fails. Threads that this one starts have the same, and so
+/// would programs.
+pub(crate) fn use_from_background() {
+    let signals = SigSet::from_iter([Signal::SIGTTIN, Signal::SIGTTOU]);
+    // It cannot fail with signals that there are.
+    let _ = signals.thread_block();
 }

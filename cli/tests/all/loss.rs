@@ -1,8 +1,12 @@
 //! The end of a command whose lock is lost.
 
-use rustix::process::Signal;
+use std::io::{PipeWriter, Write, pipe};
 
-use crate::support::{Running, redis, run};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::process::Signal;
+use testbed::in_some_run;
+
+use crate::support::{Running, command, delete_lock, redis, run};
 
 /// A command that ends on SIGTERM, and says so.
 const POLITE: &str = "trap 'echo told; exit 0' TERM; echo started; while :; do sleep 0.05; done";
@@ -13,14 +17,12 @@ const STUBBORN: &str = "trap '' TERM; echo started; while :; do sleep 0.05; done
 /// Every third of it the lock is renewed, and a loss is seen. A machine that stands still for seconds ends no lease.
 const BRIEF: &str = "9s";
 
-fn delete_lock(url: &str, name: &str) {
-    let client = redis::Client::open(url).expect("a URL");
-    let mut connection = client.get_connection().expect("it runs");
-    let deleted: i32 = redis::cmd("DEL")
-        .arg(format!("polylock:{name}"))
-        .query(&mut connection)
-        .expect("it deletes");
-    assert_eq!(deleted, 1);
+/// Writes until nothing more fits into the pipe.
+fn fill(mut pipe: &PipeWriter) {
+    let flags = fcntl_getfl(pipe).expect("it is open");
+    fcntl_setfl(pipe, flags | OFlags::NONBLOCK).expect("it is open");
+    while pipe.write(b"\n").is_ok() {}
+    fcntl_setfl(pipe, flags).expect("it is open");
 }
 
 #[testbed::test]
@@ -58,6 +60,59 @@ async fn a_command_that_ignores_sigterm_is_killed_after_the_grace() {
         let ended = running.end();
         assert_eq!(ended.code, Some(9), "{how:?}: {ended:?}");
     }
+}
+
+#[testbed::test]
+async fn a_command_ends_also_if_nobody_takes_the_messages() {
+    let server = redis().await;
+    for (how, text, last) in [("term", POLITE, &["told".to_owned()][..]), ("kill", STUBBORN, &[][..])] {
+        let (_unread, messages) = pipe().expect("a pipe");
+        fill(&messages);
+        // Otherwise the shell says there that SIGTERM has ended `sleep`.
+        let text = &format!("exec 2>/dev/null; {text}");
+        let line = [
+            "run",
+            "-q",
+            "--lock",
+            "a",
+            "--ttl",
+            BRIEF,
+            "--on-loss",
+            how,
+            "--shell",
+            text,
+        ];
+        let running = Running::spawn_with(&mut command(&server.url(), &line), messages);
+        running.wait_for("started");
+        delete_lock(&server.url(), "a");
+        let ended = running.end();
+        assert_eq!((ended.code, &*ended.output), (Some(76), last), "{how}");
+    }
+}
+
+#[testbed::test]
+async fn a_lock_is_renewed_also_if_nobody_takes_the_messages() {
+    let server = redis().await;
+    in_some_run("it is lost", async || {
+        let (_unread, messages) = pipe().expect("a pipe");
+        let line = [
+            "hold",
+            "-v",
+            "--lock",
+            "a",
+            "--ttl",
+            "2s",
+            "--for",
+            "7s",
+            "--ignore-stdin",
+        ];
+        let stderr = messages.try_clone().expect("it is open");
+        let holder = Running::spawn_with(&mut command(&server.url(), &line), stderr);
+        holder.wait_for("token ");
+        fill(&messages);
+        holder.end().code == Some(0)
+    })
+    .await;
 }
 
 #[testbed::test]

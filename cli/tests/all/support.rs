@@ -80,16 +80,24 @@ impl Running {
     /// In a group of its own: a group that has no parent outside gets SIGHUP as soon as one of its processes is stopped, and another one
     /// ends whose parent is outside.
     pub(crate) fn spawn(command: &mut Command) -> Self {
+        let mut running = Self::spawn_with(command, Stdio::piped());
+        running.messages = lines(running.child.stderr.take().expect("it is piped"));
+        running
+    }
+
+    /// Its messages go there, and are not read.
+    pub(crate) fn spawn_with(command: &mut Command, messages: impl Into<Stdio>) -> Self {
         let command = command
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
+            .stderr(messages);
         let mut child = command.spawn().expect("it was built");
+        let (_, none) = channel();
         Self {
             input: child.stdin.take(),
             output: lines(child.stdout.take().expect("it is piped")),
-            messages: lines(child.stderr.take().expect("it is piped")),
+            messages: none,
             child,
         }
     }
@@ -179,6 +187,17 @@ pub(crate) fn run(url: &str, arguments: &[&str]) -> Ended {
     let mut running = Running::start(url, arguments);
     running.close_input();
     running.end()
+}
+
+/// Ends all holds of the name at the server.
+pub(crate) fn delete_lock(url: &str, name: &str) {
+    let client = redis::Client::open(url).expect("a URL");
+    let mut connection = client.get_connection().expect("it runs");
+    let deleted: i32 = redis::cmd("DEL")
+        .arg(format!("polylock:{name}"))
+        .query(&mut connection)
+        .expect("it deletes");
+    assert_eq!(deleted, 1);
 }
 
 pub(crate) async fn redis() -> testbed::Server {

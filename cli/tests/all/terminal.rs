@@ -6,9 +6,10 @@ use std::os::fd::OwnedFd;
 use std::process::Child;
 use std::sync::mpsc::{Receiver, channel};
 
+use rustix::process::Signal;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
-use crate::support::{Running, read_to, redis, run, with_signals};
+use crate::support::{Running, delete_lock, read_to, redis, run, with_signals};
 
 /// A session of its own whose terminal is ours, with `sh` in it.
 struct Session {
@@ -151,6 +152,32 @@ async fn a_pager_after_a_pipe_reads_the_terminal() {
     session.press("q\n");
     session.wait_for("pager <q>");
     session.wait_for("code 0");
+    assert_eq!(session.end(), Some(0));
+}
+
+/// After `stty tostop`, the system stops who writes from the background, as polylock is while the command has the terminal.
+#[testbed::test]
+async fn messages_from_the_background_do_not_stop_polylock() {
+    let server = redis().await;
+    let text = "stty tostop; set -m
+        $POLYLOCK run -v --lock a --ttl 9s -- sh -c \"grep Sig[BI] /proc/self/status; trap 'exit 0' TERM; echo ready; while :; do sleep 0.02; done\"
+        echo \"code $?\"";
+    let session = Session::start(&server.url(), text);
+    let screen = session.wait_for("ready");
+    let masks: Vec<u64> = screen
+        .lines()
+        .filter(|line| line.starts_with("Sig"))
+        .filter_map(|line| u64::from_str_radix(line.split_whitespace().nth(1)?, 16).ok())
+        .collect();
+    let signals = [Signal::TTIN, Signal::TTOU].map(|signal| 1 << (signal.as_raw() - 1));
+    let has_one = |mask: &u64| signals.iter().any(|signal| mask & signal != 0);
+    assert!(
+        masks.len() == 2 && !masks.iter().any(has_one),
+        "the command has {screen}"
+    );
+    delete_lock(&server.url(), "a");
+    session.wait_for("was lost");
+    session.wait_for("code 76");
     assert_eq!(session.end(), Some(0));
 }
 
