@@ -51,7 +51,7 @@ fn label(host: &str, process: u32, command: &OsStr) -> String {
     label
 }
 
-/// Acquires all locks that are named. `None`: to go on without, since the server cannot be reached.
+/// Acquires all locks that are named. `None`: to go on without, since no connection to the server was made.
 ///
 /// # Errors
 /// With the code that polylock exits with.
@@ -68,14 +68,15 @@ pub(crate) async fn acquire(
     let deadline = Deadline::new(arguments);
     let acquired = match connect(locks, connect_timeout, deadline, on_unreachable, output).await {
         Ok(()) => hold(locks, arguments, deadline).await,
+        Err(error) if error.kind() == ErrorKind::Unavailable && on_unreachable == OnUnreachable::Run => {
+            say(&format!("going on without the lock, by --on-unreachable run: {error}"));
+            return Ok(None);
+        }
         Err(error) => Err(error),
     };
     match acquired {
         Ok(held) => Ok(Some(held)),
-        Err(error) if error.kind() == ErrorKind::Unavailable && on_unreachable == OnUnreachable::Run => {
-            say(&format!("going on without the lock, by --on-unreachable run: {error}"));
-            Ok(None)
-        }
+        // Also with `OnUnreachable::Run`: once the server was reached, somebody may be known to have the lock.
         Err(error) if error.is_timed_out() => Err(Failure::new(Code::new(arguments.busy_code), error.to_string())),
         Err(error) => Err(error.into()),
     }

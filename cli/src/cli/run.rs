@@ -56,8 +56,9 @@ pub(crate) struct LockArgs {
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) lock: LockArgs,
-    /// If the server cannot be reached at the start: wait for it, start the command without the lock, or fail. An outage while polylock
-    /// waits for a lock that is taken is waited out
+    /// If polylock cannot connect to the server: wait for it, start the command without the lock, or fail. Once it has
+    /// connected, the command never starts without the lock: an outage is waited out, and is code 69 with --try or at the end of
+    /// --wait
     #[arg(long, value_name = "WHAT", default_value = "wait")]
     pub(crate) on_unreachable: OnUnreachable,
     /// Signal for the command if the lock is lost: term, kill, ignore, or a signal like INT. After --grace it gets

@@ -104,6 +104,32 @@ fn without_the_server_a_command_runs_if_that_is_asked_for() {
     assert_eq!(std::fs::read_to_string(file.path()).expect("it is there"), "");
 }
 
+#[testbed::test]
+async fn an_outage_after_the_server_was_reached_starts_nothing() {
+    let server = redis().await;
+    let holder = Running::started(&server.url(), &["--ttl", "10m"], "echo started; cat");
+    let line = [
+        "run",
+        "-v",
+        "--lock",
+        "a",
+        "--wait",
+        "5s",
+        "--on-unreachable",
+        "run",
+        "--",
+        "echo",
+        "started",
+    ];
+    let waiter = Running::start(&server.url(), &line);
+    waiter.wait_for_message("lock is taken");
+    server.pause().expect("it runs");
+    let ended = waiter.end();
+    server.resume().expect("it is paused");
+    assert_eq!((ended.code, ended.output.len()), (Some(69), 0), "{ended:?}");
+    assert_eq!(holder.end().code, Some(0));
+}
+
 #[test]
 fn a_token_file_that_cannot_be_written_is_73() {
     let ended = run(
