@@ -78,6 +78,9 @@ pub(crate) enum Subcommand {
     ///
     /// Once it holds the lock, it prints the fencing token on standard output. It releases the lock and ends on SIGINT, SIGTERM, SIGHUP,
     /// and at the end of standard input. If the lock is lost, the exit code is 76.
+    ///
+    /// In a script, & makes /dev/null the standard input, which ends at once: add --ignore-stdin, or give it a pipe. After & on a
+    /// terminal, it does not read the terminal until `fg`.
     Hold(HoldArgs),
     /// Show who holds locks, and how many wait
     ///
@@ -128,7 +131,7 @@ pub(crate) struct HoldArgs {
     /// Release it after this time
     #[arg(long = "for", value_name = "DURATION", value_parser = duration)]
     pub(crate) limit: Option<Duration>,
-    /// Go on when standard input ends, as it does at once under systemd and cron
+    /// Go on when standard input ends, as it does at once under systemd and cron, and with & in a script
     #[arg(long)]
     pub(crate) ignore_stdin: bool,
     /// Print JSON

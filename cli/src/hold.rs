@@ -13,9 +13,13 @@ use crate::cli::{HoldArgs, OnUnreachable, OutputArgs, ServerArgs};
 use crate::exit::{Code, Failure};
 use crate::message::say;
 use crate::signals::{Reaction, Signals, WHILE_WAITING, while_waiting};
+use crate::terminal;
 
 /// The time to wait for the answer to the release.
 const RELEASED_WITHIN: Duration = Duration::from_secs(5);
+
+/// The time between two looks at a terminal that others have.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Holds the locks. Returns the code to exit with.
 ///
@@ -44,7 +48,12 @@ pub(crate) async fn hold(arguments: &HoldArgs, server: &ServerArgs, output: Outp
                     loss = held.lost(Duration::ZERO) => Err(Failure::new(lost_code, loss.to_string())),
                     _ = ended(&mut signals) => Ok(()),
                     () = limit(arguments.limit) => Ok(()),
-                    () = end_of_input(), if !arguments.ignore_stdin => Ok(()),
+                    () = end_of_input(), if !arguments.ignore_stdin => {
+                        if !output.quiet {
+                            say("standard input has ended: releasing");
+                        }
+                        Ok(())
+                    }
                 },
             };
             waited.and(match timeout(RELEASED_WITHIN, held.release()).await {
@@ -80,11 +89,22 @@ async fn limit(limit: Option<Duration>) {
     }
 }
 
+/// Waits for the end of standard input. In the background, a terminal is left to the others until this process gets it.
 async fn end_of_input() {
     let mut input = tokio::io::stdin();
     let mut buffer = [0; 1024];
-    // If the input cannot be read, that is its end.
-    while input.read(&mut buffer).await.is_ok_and(|bytes| bytes > 0) {}
+    loop {
+        while terminal::is_of_others() {
+            sleep(LOOK_EVERY).await;
+        }
+        match input.read(&mut buffer).await {
+            Ok(bytes) if bytes > 0 => {}
+            // It came into the background while it read.
+            Err(_) if terminal::is_of_others() => {}
+            // If the input cannot be read, that is its end.
+            _ => return,
+        }
+    }
 }
 
 fn print(tokens: &[(LockName, FencingToken)], json: bool) -> Result<(), Failure> {

@@ -69,6 +69,8 @@ fn dispatch(cli: Cli) -> Result<Code, Failure> {
             on_runtime(run::run(*arguments, &server, output, loss))
         }
         Subcommand::Hold(arguments) => {
+            // Also the threads of the runtime. It starts no program.
+            terminal::use_from_background();
             events::install(output);
             on_runtime(hold::hold(&arguments, &server, output))
         }

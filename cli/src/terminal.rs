@@ -12,6 +12,11 @@ pub(crate) fn is_terminal() -> bool {
     isatty(stdin())
 }
 
+/// Whether standard input is our terminal, and another group has it: we are in the background.
+pub(crate) fn is_of_others() -> bool {
+    tcgetpgrp(stdin()).is_ok_and(|owner| owner != getpgrp())
+}
+
 /// Whether the terminal sends its signals to the group of this process, wherever its input and output go.
 pub(crate) fn is_ours() -> bool {
     let terminal = File::open("/dev/tty");

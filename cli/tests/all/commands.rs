@@ -26,6 +26,18 @@ async fn hold_prints_the_token_and_ends_with_its_input() {
     assert!(is_free(&server.url()));
 }
 
+/// As `&` has it in a script: its input is /dev/null.
+#[testbed::test]
+async fn hold_says_that_its_input_has_ended() {
+    let server = redis().await;
+    for (how, said) in [(&[][..], true), (&["-q"], false)] {
+        let ended = run(&server.url(), &[&["hold", "--lock", "a"], how].concat());
+        assert_eq!((ended.code, ended.output.len()), (Some(0), 1), "{ended:?}");
+        let message = "polylock: standard input has ended: releasing";
+        assert_eq!(ended.messages == message, said, "{ended:?}");
+    }
+}
+
 #[testbed::test]
 async fn hold_ends_by_a_signal_or_after_a_time() {
     let server = redis().await;

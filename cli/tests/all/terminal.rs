@@ -182,6 +182,33 @@ async fn messages_from_the_background_do_not_stop_polylock() {
 }
 
 #[testbed::test]
+async fn hold_in_the_background_leaves_the_terminal_to_the_script() {
+    let server = redis().await;
+    let text = "stty tostop; set -m
+        $POLYLOCK hold --lock a --for 1s & wait $!; echo \"code $?\"
+        read line; echo \"script <$line>\"";
+    let mut session = Session::start(&server.url(), text);
+    session.wait_for("token ");
+    session.wait_for("code 0");
+    session.press("two\n");
+    session.wait_for("script <two>");
+    assert_eq!(session.end(), Some(0));
+}
+
+#[testbed::test]
+async fn hold_reads_the_terminal_once_it_has_it() {
+    let server = redis().await;
+    let text = "set -m
+        $POLYLOCK hold --lock a & read line; fg; echo \"code $?\"";
+    let mut session = Session::start(&server.url(), text);
+    session.wait_for("token ");
+    session.press("\n\u{4}");
+    session.wait_for("standard input has ended: releasing");
+    session.wait_for("code 0");
+    assert_eq!(session.end(), Some(0));
+}
+
+#[testbed::test]
 async fn break_at_once_asks_and_only_yes_is_yes() {
     let server = redis().await;
     let url = server.url();
