@@ -215,10 +215,11 @@ pub(crate) enum BenchLocks {
 
 #[derive(Debug, Args)]
 pub(crate) struct MigrateArgs {
-    /// Print the SQL, for an administrator, and change nothing. Default: that for the servers of the URL, or for mysql
+    /// Print the SQL, for an administrator, and change nothing: that for the servers that are named, or only for those of this
+    /// kind. If none of this kind is named, the tables have their default names. Without a server: that for mysql
     #[arg(long, value_name = "SERVER", require_equals = true, num_args = 0..=1)]
     pub(crate) print: Option<Option<TablesOf>>,
-    /// With --print and no URL: what the tables' names begin with. A URL says it, as in ?table=shop_locks
+    /// What the tables' names begin with, if no server of this kind is named. A URL says it, as in ?table=shop_locks
     #[arg(long, value_name = "NAME", requires = "print")]
     pub(crate) table: Option<String>,
 }

@@ -19,21 +19,24 @@ pub(crate) async fn migrate(arguments: &MigrateArgs, server: &ServerArgs) -> Res
         config.migrate().await?;
         return Ok(Code::SUCCESS);
     };
-    let config = match wanted {
-        Some(wanted) => server::config(server).ok().filter(|config| is_of(config, wanted)),
-        None => server::is_named(server).then(|| server::config(server)).transpose()?,
+    // Only if none is named, the defaults are meant: a mistake in one that is named is an error.
+    let config = server::is_named(server).then(|| server::config(server)).transpose()?;
+    let named = match (config, wanted) {
+        (Some(config), Some(wanted)) => tables_of(&config, wanted)?,
+        (Some(config), None) => Some(tables(&config)?),
+        (None, _) => None,
     };
-    let sql = match (config, wanted) {
+    let sql = match (named, wanted) {
         (Some(_), _) if arguments.table.is_some() => {
             return Err(Failure::usage(
                 "the URL says what the tables' names begin with, as in ?table=shop_locks: leave out --table",
             ));
         }
-        (Some(config), _) => tables(&config),
+        (Some(sql), _) => sql,
         // Without a server, the one that was there first.
-        (None, None | Some(TablesOf::Mysql)) => mysql(arguments.table.as_deref()),
-        (None, Some(TablesOf::Postgres)) => postgres(arguments.table.as_deref()),
-    }?;
+        (None, None | Some(TablesOf::Mysql)) => mysql(arguments.table.as_deref())?,
+        (None, Some(TablesOf::Postgres)) => postgres(arguments.table.as_deref())?,
+    };
     let printed = std::io::stdout().write_all(sql.as_bytes());
     printed.map_err(|error| Failure::os("cannot write to standard output", &error))?;
     Ok(Code::SUCCESS)
@@ -49,8 +52,25 @@ fn tables(config: &Config) -> Result<String, Failure> {
     }
 }
 
-fn is_of(config: &Config, wanted: TablesOf) -> bool {
-    let scheme = config.url.split(':').next().unwrap_or_default().to_ascii_lowercase();
+/// The SQL of the tables of those servers that are of this kind, or `None` if none is.
+fn tables_of(config: &Config, wanted: TablesOf) -> Result<Option<String>, Failure> {
+    // A mistake in the URL of another server is one, too.
+    config.schema()?;
+    let mut all: Vec<String> = Vec::new();
+    for url in server::urls(config).filter(|url| is_of(url, wanted)) {
+        let mut alone = config.clone();
+        (alone.url, alone.urls, alone.quorum) = (url.to_owned(), Vec::new(), None);
+        let sql = alone.schema()?;
+        // The nodes of a quorum mostly have the same ones.
+        if !all.contains(&sql) {
+            all.push(sql);
+        }
+    }
+    Ok((!all.is_empty()).then(|| all.concat()))
+}
+
+fn is_of(url: &str, wanted: TablesOf) -> bool {
+    let scheme = url.split(':').next().unwrap_or_default().trim().to_ascii_lowercase();
     match wanted {
         TablesOf::Mysql => ["mysql", "mariadb"].contains(&&*scheme),
         TablesOf::Postgres => ["postgres", "postgresql"].contains(&&*scheme),

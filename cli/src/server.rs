@@ -109,14 +109,21 @@ fn unreadable(path: &Path, error: &io::Error) -> Failure {
     Failure::new(Code::MISCONFIGURED, format!("cannot read {}: {error}", path.display()))
 }
 
+/// The URL of each server: of a quorum, those of its nodes, and what stands before them.
+pub(crate) fn urls(config: &Config) -> impl Iterator<Item = &str> {
+    let (url, nodes) = match config.url.split_once(':') {
+        Some((scheme, nodes)) if scheme.eq_ignore_ascii_case("quorum") => (None, Some(nodes)),
+        _ => (Some(config.url.as_str()), None),
+    };
+    let nodes = nodes.into_iter().flat_map(|nodes| nodes.split('|'));
+    url.into_iter()
+        .chain(nodes)
+        .chain(config.urls.iter().map(String::as_str))
+}
+
 /// Whether a server, or one of a quorum, is this process itself.
 fn in_memory(config: &Config) -> bool {
-    let is_memory = |url: &str| url.trim_start().to_ascii_lowercase().starts_with("memory:");
-    let nodes = match config.url.split_once(':') {
-        Some((scheme, nodes)) if scheme.eq_ignore_ascii_case("quorum") => nodes,
-        _ => "",
-    };
-    is_memory(&config.url) || nodes.split('|').any(is_memory) || config.urls.iter().any(|url| is_memory(url))
+    urls(config).any(|url| url.trim_start().to_ascii_lowercase().starts_with("memory:"))
 }
 
 #[cfg(test)]
@@ -137,6 +144,7 @@ mod tests {
         for url in [
             "redis://memory:6379",
             "mysql://memory:pw@h/d",
+            "mysql://me:p|memory:@h/d",
             "quorum:redis://a|redis://b",
         ] {
             assert!(!in_memory(&Config::new(url)), "{url}");

@@ -186,6 +186,30 @@ fn migrate_prints_the_sql() {
     );
 }
 
+/// Not the SQL for names that nobody has chosen.
+#[test]
+fn migrate_prints_nothing_for_a_configuration_that_is_wrong() {
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(file.path(), "url = \"redis://h\"\ntll = \"3s\"\n").expect("it is ours");
+    let config = file.path().to_str().expect("UTF-8");
+    for server in [
+        ["--url-file", "/no/such/file"],
+        ["--config", "/no/such/file"],
+        ["--config", config],
+        ["--url", "mysq://h/shop"],
+        ["--url", "quorum:postgres://h/shop|mysq://h/shop"],
+    ] {
+        for print in ["--print", "--print=mysql", "--print=postgres"] {
+            let printed = run("", &[&["migrate", print][..], &server].concat());
+            assert_eq!(
+                (printed.code, printed.output.len()),
+                (Some(78), 0),
+                "{server:?}: {printed:?}"
+            );
+        }
+    }
+}
+
 /// Of every server that the URL names, with what it says of them.
 #[test]
 fn migrate_prints_the_sql_of_the_url() {
@@ -203,6 +227,16 @@ fn migrate_prints_the_sql_of_the_url() {
         let tables = sql.matches("CREATE TABLE IF NOT EXISTS \"locks\".\"polylock_").count();
         assert_eq!((printed.code, tables), (Some(0), 6), "{printed:?}");
     }
+    let quorum =
+        "quorum:mysql://app@127.0.0.1:1/shop?table=x|postgres://app@127.0.0.1:1/shop?table=y|redis://127.0.0.1:1";
+    let printed = run(quorum, &["migrate", "--print=mysql"]);
+    let sql = printed.output.join("\n");
+    assert!(
+        sql.contains("`x_") && !sql.contains("y_") && !sql.contains("polylock_"),
+        "{printed:?}"
+    );
+    let twice = run(quorum, &["migrate", "--print=mysql", "--table", "shop_locks"]);
+    assert_eq!(twice.code, Some(64), "{twice:?}");
     let printed = run(postgres, &["migrate", "--print=mysql"]);
     assert!(printed.output.join("\n").contains("`polylock_fences`"), "{printed:?}");
     let twice = run(postgres, &["migrate", "--print", "--table", "shop_locks"]);
