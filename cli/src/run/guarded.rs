@@ -194,26 +194,36 @@ impl Guarded {
     /// Lets the guard kill all that the command has started.
     pub(super) fn kill(&mut self) {
         self.may_leave = false;
-        let _ = kill_process(self.process, KILL_ALL);
+        if let Some(guard) = self.number() {
+            let _ = kill_process(guard, KILL_ALL);
+        }
     }
 
     /// Kills the guard and its group, if it does not answer.
     pub(super) fn kill_guard(&self) {
-        let _ = kill_process_group(self.process, Signal::KILL);
+        if let Some(guard) = self.number() {
+            let _ = kill_process_group(guard, Signal::KILL);
+        }
     }
 
-    /// The guard is our child, and its number its own, until `wait` has returned. What fails here has ended by itself.
+    /// The guard's number. `None` once its end was noted: then it may be another process's, or another group's.
+    fn number(&self) -> Option<Pid> {
+        self.guard.id().and(Some(self.process))
+    }
+
+    /// What fails here has ended by itself.
     fn send(&self, signal: Signal) {
-        let _ = match self.has_group {
-            true => kill_process_group(self.process, signal),
-            false => kill_process(self.process, signal),
+        let _ = match (self.number(), self.has_group) {
+            (Some(guard), true) => kill_process_group(guard, signal),
+            (Some(guard), false) => kill_process(guard, signal),
+            (None, _) => Ok(()),
         };
     }
 
     /// In a pipeline, the terminal stays with the pipeline's group: a pager at its end reads it.
     fn give_terminal(&self) {
-        if self.has_group && terminal::shows_output() {
-            terminal::give_to(self.process);
+        if let Some(guard) = self.number().filter(|_| self.has_group && terminal::shows_output()) {
+            terminal::give_to(guard);
         }
     }
 }
@@ -241,4 +251,40 @@ async fn end_orphans(strangers: &[Pid]) -> Vec<Pid> {
 fn without(mut children: Vec<Pid>, strangers: &[Pid]) -> Vec<Pid> {
     children.retain(|child| !strangers.contains(child));
     children
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::CommandExt;
+    use std::process::Stdio;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn nobody_gets_a_signal_once_the_end_of_the_guard_was_noted() {
+        let mut guard = Command::new("true").spawn().unwrap();
+        guard.wait().await.unwrap();
+        // The system has given the guard's number to it.
+        let mut other = std::process::Command::new("cat");
+        let mut other = other.stdin(Stdio::piped()).process_group(0).spawn().unwrap();
+        let mut guarded = Guarded {
+            guard,
+            process: Pid::from_child(&other),
+            has_group: true,
+            loss: None,
+            ends: Signals::default(),
+            strangers: Vec::new(),
+            may_leave: false,
+        };
+        for has_group in [true, false] {
+            guarded.has_group = has_group;
+            guarded.react(Reaction::Forward, Signal::TERM);
+            guarded.react(Reaction::ForwardAndContinue, Signal::TERM);
+        }
+        guarded.kill();
+        guarded.kill_guard();
+        drop(other.stdin.take());
+        let status = other.wait().unwrap();
+        assert!(status.success(), "{status}");
+    }
 }
