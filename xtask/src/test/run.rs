@@ -11,6 +11,9 @@ use std::time::{Duration, Instant};
 use super::report::Report;
 use super::steps::{Kind, Line, Step};
 
+/// Asks the tests for no server.
+const OFFLINE: &str = "POLYLOCK_OFFLINE";
+
 /// What became of a step.
 #[derive(Debug)]
 pub(crate) struct Run {
@@ -75,24 +78,7 @@ impl Run {
 ///
 /// Calls `begun` when a program runs. Cargo has built them all when the first one does.
 pub(crate) fn step(step: Step, path: &OsStr, offline: bool, deadline: Instant, begun: &mut dyn FnMut()) -> Run {
-    let mut command = match step.toolchain {
-        Some(toolchain) => cargo_of(toolchain),
-        None if step.yields => yielding_cargo(),
-        None => cargo(),
-    };
-    command
-        .args(&step.arguments)
-        .env("PATH", path)
-        .envs(step.environment.iter().cloned());
-    if offline {
-        command.env("POLYLOCK_OFFLINE", "1");
-    }
-    if !step.chosen.is_empty() || !step.left_out.is_empty() {
-        command.args(["--", "--exact"]).args(&step.chosen);
-        for test in &step.left_out {
-            command.args(["--skip", test]);
-        }
-    }
+    let mut command = command(&step, path, offline);
     let start = Instant::now();
     let (mut report, mut printed) = (Report::default(), String::new());
     let mut print = |line: &str| match step.line {
@@ -124,6 +110,30 @@ pub(crate) fn step(step: Step, path: &OsStr, offline: bool, deadline: Instant, b
         printed,
         step: Some(step),
     }
+}
+
+fn command(step: &Step, path: &OsStr, offline: bool) -> Command {
+    let mut command = match step.toolchain {
+        Some(toolchain) => cargo_of(toolchain),
+        None if step.yields => yielding_cargo(),
+        None => cargo(),
+    };
+    command
+        .args(&step.arguments)
+        .env("PATH", path)
+        .envs(step.environment.iter().cloned());
+    // From our environment it would skip the tests on servers, and nobody would notice.
+    match offline {
+        true => command.env(OFFLINE, "1"),
+        false => command.env_remove(OFFLINE),
+    };
+    if !step.chosen.is_empty() || !step.left_out.is_empty() {
+        command.args(["--", "--exact"]).args(&step.chosen);
+        for test in &step.left_out {
+            command.args(["--skip", test]);
+        }
+    }
+    command
 }
 
 /// Runs the tests that failed once more, with nothing beside them. If all of them pass then, the step has passed, and they
@@ -288,6 +298,19 @@ mod tests {
         let status = stream(&mut command, deadline, |line| lines.push(line.to_string())).expect("there is a shell");
         assert_eq!(lines, ["one", "two", "th\u{fffd}ree", "four"]);
         assert_eq!(status.code(), Some(3));
+    }
+
+    /// Also in the environment of the caller, without whose wish tests on servers are not skipped.
+    #[test]
+    fn a_step_is_offline_if_that_is_asked_for_and_not_otherwise() {
+        let steps = crate::test::steps::all(&[]);
+        for step in &steps {
+            for (offline, wanted) in [(true, Some(OsStr::new("1"))), (false, None)] {
+                let command = command(step, OsStr::new("/bin"), offline);
+                let set = command.get_envs().find(|(name, _)| *name == OFFLINE);
+                assert_eq!(set, Some((OsStr::new(OFFLINE), wanted)), "{}", step.name);
+            }
+        }
     }
 
     #[test]
