@@ -1,60 +1,58 @@
 //! The conformance suite's cases against the backends.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::report::{Report, Verdict};
 
-/// The suite's modules, one for each way to lock, in the order of the columns. A test "redis::exclusion_tasks" is the
-/// case "exclusion_tasks" on "redis".
-const BACKENDS: [&str; 16] = [
-    "memory",
-    "memory_permit",
-    "memory_write",
-    "redis",
-    "redis_permit",
-    "redis_acl",
-    "redis8",
-    "valkey9",
-    "mysql_row",
-    "mysql9_row",
-    "mysql_row_hostile",
-    "mysql9_row_hostile",
-    "mysql_lease",
-    "mysql9_lease_hostile",
-    "mysql_lease_permit",
-    "zookeeper",
-];
+/// The suite's list of cases. A line has a layer, the effect on the server, and `topic::case`.
+const LIST: &str = include_str!("../../../conformance-tests/src/cases.rs");
 
-/// A row for each case with what became of it on each backend.
+/// A row for each case with what became of it on each backend. The test "redis::exclusion_tasks" is the case "exclusion_tasks" on
+/// "redis".
 type Cases<'a> = BTreeMap<&'a str, BTreeMap<&'a str, Verdict>>;
 
 /// The table, then why what was skipped, then how many of the deliberately broken backends were caught.
 pub(crate) fn render(report: &Report) -> String {
-    grid(&cases(report)) + &reasons(report) + &mutants(report)
+    let cases = cases(report);
+    grid(&cases) + &reasons(report, &modules(&cases)) + &mutants(report)
 }
 
+/// Each module has a number, for a narrow column.
 fn grid(cases: &Cases<'_>) -> String {
     if cases.is_empty() {
         return String::new();
     }
-    let backends: Vec<&str> = BACKENDS
-        .into_iter()
-        .filter(|backend| cases.values().any(|row| row.contains_key(backend)))
-        .collect();
-    let width = cases.keys().map(|case| case.len()).max().unwrap_or_default().max(4);
-    let mut text = format!("{:width$}", "case");
-    for backend in &backends {
-        text += &format!("  {backend}");
+    let modules = modules(cases);
+    let mut text = String::new();
+    for (number, module) in (1..).zip(&modules) {
+        text += &format!("{number:3} {module}: {}\n", counts(cases, module));
     }
-    text += "\n";
+    let width = cases.keys().map(|case| case.len()).max().unwrap_or_default().max(4);
+    text += &format!("{:width$}", "case");
+    for (number, _) in (1..).zip(&modules) {
+        text += &format!("{number:3}");
+    }
+    text += "   . passed, s skipped, F failed\n";
     for (case, row) in cases {
         text += &format!("{case:width$}");
-        for backend in &backends {
-            let cell = row.get(backend).map_or("-", |verdict| word(*verdict));
-            text += &format!("  {cell:columns$}", columns = backend.len());
+        for module in &modules {
+            text += &format!("{:>3}", row.get(module).map_or(' ', |verdict| letter(*verdict)));
         }
         text.truncate(text.trim_end().len());
         text += "\n";
+    }
+    text
+}
+
+/// How many cases passed there, and how many did not.
+fn counts(cases: &Cases<'_>, module: &str) -> String {
+    let count = |wanted| cases.values().filter(|row| row.get(module) == Some(&wanted)).count();
+    let mut text = format!("{} passed", count(Verdict::Passed));
+    for (verdict, word) in [(Verdict::Skipped, "skipped"), (Verdict::Failed, "FAILED")] {
+        match count(verdict) {
+            0 => {}
+            cases => text += &format!(", {cases} {word}"),
+        }
     }
     text
 }
@@ -65,31 +63,46 @@ pub(crate) fn is_empty(report: &Report) -> bool {
 }
 
 fn cases(report: &Report) -> Cases<'_> {
-    let mut cases = Cases::new();
+    let (names, mut cases) = (names(), Cases::new());
     for (test, verdict) in &report.tests {
-        if let Some((backend, case)) = test.split_once("::")
-            && BACKENDS.contains(&backend)
-            && !case.contains("::")
+        if let Some((module, case)) = test.split_once("::")
+            && names.contains(case)
         {
-            cases.entry(case).or_default().insert(backend, *verdict);
+            cases.entry(case).or_default().insert(module, *verdict);
         }
     }
     cases
 }
 
-fn word(verdict: Verdict) -> &'static str {
+/// The names of the suite's cases.
+fn names() -> BTreeSet<&'static str> {
+    let name = |line: &'static str| {
+        let mut words = line.split_whitespace();
+        let is_case = matches!(words.next()?, "Raw" | "Modes" | "Subject");
+        let (_, case) = words.nth(1).filter(|_| is_case)?.split_once("::")?;
+        Some(case.trim_end_matches(';'))
+    };
+    LIST.lines().filter_map(name).collect()
+}
+
+/// The suite's modules that ran, one for each way to lock.
+fn modules<'a>(cases: &Cases<'a>) -> BTreeSet<&'a str> {
+    cases.values().flat_map(BTreeMap::keys).copied().collect()
+}
+
+fn letter(verdict: Verdict) -> char {
     match verdict {
-        Verdict::Passed => "ok",
-        Verdict::Failed => "FAILED",
-        Verdict::Skipped => "skip",
+        Verdict::Passed => '.',
+        Verdict::Failed => 'F',
+        Verdict::Skipped => 's',
     }
 }
 
 /// Which tests, the table shows.
-fn reasons(report: &Report) -> String {
+fn reasons(report: &Report, modules: &BTreeSet<&str>) -> String {
     let mut counts: BTreeMap<(&str, &str), usize> = BTreeMap::new();
     for (test, reason) in &report.reasons {
-        let module = test.split("::").next().filter(|module| BACKENDS.contains(module));
+        let module = test.split("::").next().filter(|module| modules.contains(module));
         *counts.entry((module.unwrap_or("other tests"), reason)).or_default() += 1;
     }
     let lines = counts
@@ -122,38 +135,92 @@ fn mutants(report: &Report) -> String {
 mod tests {
     use super::*;
 
+    const CASE: &str = "a_second_client_is_refused";
+
+    fn report(tests: impl IntoIterator<Item = (String, Verdict)>) -> Report {
+        let mut report = Report::default();
+        report.tests.extend(tests);
+        report
+    }
+
     #[test]
     fn cases_are_rows_and_backends_columns() {
-        let mut report = Report::default();
         let tests = [
-            ("memory::exclusion", Verdict::Passed),
-            ("redis::exclusion", Verdict::Failed),
-            ("redis::fifo_order", Verdict::Skipped),
+            ("memory::all_or_none", Verdict::Passed),
+            ("redis::all_or_none", Verdict::Failed),
+            ("redis::passes_are_bounded", Verdict::Skipped),
             ("redis::tests::unit", Verdict::Passed),
             ("other::case", Verdict::Passed),
+            ("policy::sharing::all_or_none", Verdict::Passed),
             ("mutant_no_margin", Verdict::Passed),
             ("mutants::mutant_forgets", Verdict::Failed),
         ];
-        report.tests.extend(tests.map(|(test, verdict)| (test.into(), verdict)));
+        let mut report = report(tests.map(|(test, verdict)| (test.into(), verdict)));
+        let skipped = ["redis::passes_are_bounded", "redis::a_name", "other::case"];
         report
             .reasons
-            .extend(["redis::fifo_order", "redis::fifo_bound"].map(|test| (test.into(), "no fifo".into())));
+            .extend(skipped.map(|test| (test.into(), "no fifo".into())));
         assert_eq!(
             render(&report),
-            "case        memory  redis\n\
-             exclusion   ok      FAILED\n\
-             fifo_order  -       skip\n\
+            "  1 memory: 1 passed\n  2 redis: 0 passed, 1 skipped, 1 FAILED\n\
+             case                1  2   . passed, s skipped, F failed\n\
+             all_or_none         .  F\n\
+             passes_are_bounded     s\n\
+             skipped    1 other tests: no fifo\n\
              skipped    2 redis: no fifo\n\
              mutants: 1 caught, 1 not caught, 0 skipped\n"
         );
     }
 
+    /// The names of the modules that the suite's binary makes.
+    fn modules_of_the_suite() -> Vec<&'static str> {
+        let made = include_str!("../../../conformance-tests/tests/all/main.rs")
+            .split("conformance!(")
+            .skip(1);
+        let module = |made: &'static str| {
+            let (_, named) = made
+                .split_once(']')
+                .filter(|_| made.trim_start().starts_with("only"))
+                .unwrap_or(("", made));
+            let (named, _harness) = named.split_once(',').expect("a module, then a harness");
+            named.split_whitespace().next_back().expect("a module")
+        };
+        made.map(module).collect()
+    }
+
+    #[test]
+    fn each_module_of_the_suite_is_shown() {
+        let modules = modules_of_the_suite();
+        assert!(
+            modules.contains(&"memory_write") && modules.contains(&"quorum_postgres"),
+            "{modules:?}"
+        );
+        let mut report = report(
+            modules
+                .iter()
+                .map(|module| (format!("{module}::{CASE}"), Verdict::Skipped)),
+        );
+        report.reasons.extend(
+            modules
+                .iter()
+                .map(|module| (format!("{module}::{CASE}"), "offline".into())),
+        );
+        let text = render(&report);
+        for module in modules {
+            assert!(
+                text.contains(&format!(" {module}: 0 passed, 1 skipped\n")),
+                "{module}:\n{text}"
+            );
+            assert!(
+                text.contains(&format!("skipped    1 {module}: offline\n")),
+                "{module}:\n{text}"
+            );
+        }
+    }
+
     #[test]
     fn no_suite_is_noticed() {
-        let mut report = Report::default();
-        report.tests.insert("redis::tests::unit".into(), Verdict::Passed);
-        assert!(is_empty(&report));
-        report.tests.insert("redis::exclusion".into(), Verdict::Skipped);
-        assert!(!is_empty(&report));
+        assert!(is_empty(&report([("redis::tests::unit".into(), Verdict::Passed)])));
+        assert!(!is_empty(&report([(format!("redis::{CASE}"), Verdict::Skipped)])));
     }
 }
