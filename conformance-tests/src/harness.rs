@@ -20,10 +20,11 @@ use crate::subject::Subject;
 pub trait Harness: Debug + Send + Sync + 'static {
     /// The server for one case. Called on another runtime than the case's, which ends when this returns, and what was spawned on it too: a server in
     /// this process needs a thread of its own. For [`ServerUse::Own`] it must be one that [`restart`](Self::restart) may restart at the same
-    /// address. Nothing limits its time.
+    /// address. If the harness cannot restart its server, return [`NoServer::Offline`] for that, with the reason: the cases that restart
+    /// it are skipped then, visibly. Nothing limits its time.
     ///
     /// # Errors
-    /// [`NoServer`] if there is none.
+    /// [`NoServer`] if there is none, or none of this kind.
     ///
     /// # Cancel safety
     /// Never dropped half-way.
@@ -68,6 +69,10 @@ pub trait Harness: Debug + Send + Sync + 'static {
 
     /// Kills a server of [`ServerUse::Own`], and starts it again at the same address.
     ///
+    /// It must do so: cases that restart the server show nothing otherwise. The suite notices if [`Data::Lost`] has lost nothing. Whether
+    /// a server that keeps its data was ever away, it cannot see. Let [`start`](Self::start) return [`NoServer::Offline`] for
+    /// [`ServerUse::Own`] if you cannot restart the server; then nobody calls this.
+    ///
     /// # Cancel safety
     /// Never dropped half-way.
     async fn restart(&self, data: Data);
@@ -110,7 +115,7 @@ pub enum Data {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum NoServer {
-    /// The run is without servers: the tests are skipped, visibly.
+    /// The run is without servers, or without one that can be restarted: the tests are skipped, visibly.
     Offline(String),
     /// There is none, or it did not start: the tests fail with this message.
     Missing(String),

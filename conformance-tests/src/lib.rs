@@ -37,8 +37,13 @@
 //!
 //! #[async_trait]
 //! impl Harness for MemoryHarness {
-//!     async fn start(_server: ServerUse) -> Result<Self, NoServer> {
-//!         Ok(Self { run: std::process::id() }) // a real one starts its server, or says why there is none
+//!     async fn start(server: ServerUse) -> Result<Self, NoServer> {
+//!         match server {
+//!             // A real one starts its server, or says why there is none.
+//!             ServerUse::Shared => Ok(Self { run: std::process::id() }),
+//!             // The cases that restart the server are skipped. A real one starts a server that it can restart.
+//!             ServerUse::Own => Err(NoServer::Offline("the memory of this process is not restarted".to_owned())),
+//!         }
 //!     }
 //!
 //!     fn attach(_address: &str) -> Self {
@@ -62,7 +67,7 @@
 //!     }
 //!
 //!     async fn restart(&self, _data: Data) {
-//!         // A real one kills its server and starts it again.
+//!         unreachable!("`start` has no server for that") // a real one kills its server and starts it again
 //!     }
 //!
 //!     fn auxiliary_names(&self, _namespace: &str, _name: &str) -> Vec<String> {
@@ -134,6 +139,8 @@
 //! the client and any TCP server; [`Linked`] does it around a backend in memory.
 //!
 //! # What the suite cannot see
+//! - Whether [`restart`](Harness::restart) with [`Data::Kept`] restarts the server. If it does nothing, `tokens_grow_over_a_restart` and
+//!   `a_hold_survives_a_crash_of_the_server` pass and show nothing. That [`Data::Lost`] loses nothing, the suite sees.
 //! - Whether a lease counts from before the request: time passes at [`SentAt::now`](lock_core::backend::SentAt::now) and
 //!   [`sending`](lock_core::backend::AcquireRequest::sending) on the threads of the case's runtime, so that a moment that is taken after
 //!   the request took effect makes a lease too long. This also finds a backend in this process whose work takes no time. It does
@@ -154,7 +161,7 @@
 //! than cores (`RUST_TEST_THREADS=16`).
 //!
 //! # How the suite is tested
-//! [`mutants`] are backends and subjects with one bug each, most of them bugs of real libraries. The case named for a mutant
+//! [`mutants`] are backends, subjects and a harness with one bug each, most of them bugs of real libraries. The case named for a mutant
 //! must catch it by an assertion, while most other cases pass. The [`reference`](mod@reference) without a bug passes all
 //! cases.
 //!

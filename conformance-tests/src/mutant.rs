@@ -50,6 +50,8 @@ macro_rules! __for_each_mutant {
             mutant_counter_lost_at_restart CounterLostAtRestart tokens_grow_over_a_restart;
             /// Tokens are counted without a clock, and the backend declares that they outlast the server's data.
             mutant_tokens_without_a_clock TokensWithoutAClock tokens_grow_over_a_loss_of_data;
+            /// The harness does not restart its server.
+            mutant_restart_does_nothing RestartDoesNothing tokens_grow_over_a_loss_of_data;
             /// The server cuts an extend to the TTL of the hold, though it is declared.
             mutant_extend_is_cut ExtendIsCut an_extend_holds_for_longer;
             /// A fixed lease is renewed, as where a session renews all holds, though it is declared.

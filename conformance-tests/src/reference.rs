@@ -91,6 +91,9 @@ impl Harness for ReferenceHarness {
     }
 
     async fn restart(&self, data: Data) {
+        if self.mutant == Some(Mutant::RestartDoesNothing) {
+            return;
+        }
         let servers: Vec<_> = self
             .servers
             .lock()

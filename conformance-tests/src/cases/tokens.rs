@@ -9,7 +9,7 @@ use lock_core::backend::request::Terms;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use crate::context::{Cx, RawCx};
+use crate::context::{Cx, LOOK_AGAIN, RawCx};
 use crate::harness::Data;
 use crate::link::Link;
 use crate::raw::granted;
@@ -164,6 +164,10 @@ async fn over_a_restart(cx: &Cx, data: Data) -> Verdict {
         ensure_grows(&mut last, guard.token(), "a release")?;
         guard.released().await?;
     }
+    let canary = match data {
+        Data::Lost => Some(cx.hold(&client, &cx.ask(CANARY).await).await?),
+        Data::Kept => None,
+    };
     // By then the server's clock has passed the last token, where tokens follow its clock.
     sleep(Duration::from_millis(20)).await;
     cx.restart(data).await;
@@ -172,6 +176,34 @@ async fn over_a_restart(cx: &Cx, data: Data) -> Verdict {
         ensure_grows(&mut last, guard.token(), "a restart of the server")?;
         guard.released().await?;
     }
+    match canary {
+        Some(_held) => ensure_canary_lost(cx).await,
+        None => Ok(()),
+    }
+}
+
+/// The name of a hold that ends with the server's data.
+const CANARY: &str = "canary";
+
+/// Without a loss of data the case shows nothing.
+async fn ensure_canary_lost(cx: &Cx) -> Verdict {
+    let observer = cx.observer().await;
+    let asked = async {
+        loop {
+            match observer.status(CANARY).await {
+                // Its connection may have ended with the server.
+                Err(error) if error.is_retryable() => sleep(LOOK_AGAIN).await,
+                answer => return answer,
+            }
+        }
+    };
+    let status = cx.soon("a status after the restart", asked).await?;
+    let status = status.or_fail("ask for the status")?;
+    ensure!(
+        !status.is_held(),
+        "a name that was held before the server lost its data is held still: `restart` of the harness has lost nothing. If it cannot \
+         restart the server, `start` returns `NoServer::Offline` for `ServerUse::Own`"
+    );
     Ok(())
 }
 

@@ -4,7 +4,7 @@
 #[macro_export]
 macro_rules! __mutants {
     ($($(#[$doc:meta])* $test:ident $mutant:ident $case:ident;)+) => {
-        /// A deliberate bug: the one place in which a backend or subject differs from the reference.
+        /// A deliberate bug: the one place in which a backend, a subject or the harness differs from the reference.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         pub enum Mutant {
