@@ -127,7 +127,7 @@
 //! side of a reader-writer lock. Two more lines run the exclusive cases on them:
 //!
 //! ```text
-//! conformance!(one_permit mine_permit, MyHarness);          // raw cases, but those of passes and minimum holds
+//! conformance!(one_permit mine_permit, MyHarness);          // raw cases, but those of passes, minimum holds and following
 //! conformance!(subject mine_write, WriteSide<MyHarness>);   // subject cases
 //! ```
 //!

@@ -7,7 +7,7 @@
 /// cases.
 ///
 /// `conformance!(one_permit redis_permit, RedisHarness);` runs the raw cases of exclusive locks again, where the lock is a
-/// semaphore of one permit. Cases of passes and minimum holds are skipped there.
+/// semaphore of one permit. Cases of passes, of minimum holds and of following are skipped there.
 ///
 /// `conformance!(only [a_release_wakes_a_waiter tokens_grow_over_a_release] redis_slow, RedisHarness);` is for these cases alone,
 /// where the others would show nothing more.

@@ -46,7 +46,7 @@ pub enum Skip {
     OneProcess,
     /// This system cannot pause a process.
     NoSignals,
-    /// The case is about passes or minimum holds, and this run asks for permits.
+    /// The case is about passes, minimum holds or [following](Capabilities::follow), and this run asks for permits.
     ExclusiveAlone,
     /// [`Subject::acquires_several`](crate::Subject::acquires_several) says no.
     OneAtATime,
