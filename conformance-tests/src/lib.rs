@@ -188,6 +188,8 @@ pub use child::run_as_child;
 #[doc(hidden)]
 pub use run::{one_permit_test, subject_test, test};
 
+#[cfg(test)]
+mod actor;
 mod case;
 pub mod cases;
 mod child;

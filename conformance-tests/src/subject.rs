@@ -28,6 +28,12 @@ pub trait Subject: Debug + Send + Sync + 'static {
     /// The most times in a row that the subject passes a lock on among its own callers while other processes wait.
     fn passes(&self) -> u32;
 
+    /// The fewest polls that an acquire or a release takes. Cases drop them after each of their polls, and fail if there are fewer
+    /// than this. Defaults to 1, the least there can be.
+    fn least_polls(&self) -> u32 {
+        1
+    }
+
     /// Acquires as asked. Returns `None` if the lock is taken, only for [`WaitLimit::Try`].
     ///
     /// # Errors

@@ -15,8 +15,6 @@ use crate::watched::Watched;
 
 /// More polls than any acquire of a free lock takes.
 const MANY: u32 = 1000;
-/// An acquire of fewer polls than this has too few places to be dropped at.
-const ENOUGH: u32 = 3;
 
 /// Drops an acquire after so many polls, each time one more, until it comes to its end.
 ///
@@ -36,11 +34,7 @@ async fn dropped_after_every_poll(cx: &Cx, wait: WaitLimit) -> Verdict {
                 };
                 guard.released().await?;
                 println!("an acquire of a free lock is done after {polls} polls; it was dropped after each of them");
-                ensure!(
-                    polls >= ENOUGH,
-                    "an acquire was done after {polls} polls: too few to show anything"
-                );
-                return Ok(());
+                return ensure_enough(&client, polls, "an acquire was done");
             }
             None => {
                 let dropped = format!("an acquire was dropped after {polls} polls");
@@ -51,6 +45,16 @@ async fn dropped_after_every_poll(cx: &Cx, wait: WaitLimit) -> Verdict {
     Err(Stop::assertion(format!(
         "an acquire of a free lock takes more than {MANY} polls"
     )))
+}
+
+/// Fails if it was dropped in fewer places than the client has: then it has shown too little.
+pub(super) fn ensure_enough(client: &Arc<dyn Subject>, polls: u32, what: &str) -> Verdict {
+    let least = client.least_polls();
+    ensure!(
+        polls >= least,
+        "{what} after {polls} polls, and takes at least {least}: too few to show anything"
+    );
+    Ok(())
 }
 
 /// While the lock is free and the acquire would wait.
@@ -67,6 +71,7 @@ pub(crate) async fn a_try_is_dropped_after_every_poll(cx: &Cx) -> Verdict {
 pub(crate) async fn a_wait_is_dropped_after_every_poll(cx: &Cx) -> Verdict {
     let (holder, ask) = (cx.subject().await, cx.ask("a").await);
     let (mut reached, mut rest) = (0, Duration::from_millis(300));
+    let least = holder.least_polls();
     while reached + 1 < MANY {
         let polls = reached + 1;
         let guard = cx.hold(&holder, &ask).await?;
@@ -84,16 +89,12 @@ pub(crate) async fn a_wait_is_dropped_after_every_poll(cx: &Cx) -> Verdict {
         match waited {
             Ok(_) => reached = polls,
             // Nothing rests so early: the next poll takes longer on a busy machine.
-            Err(_) if polls < ENOUGH && rest < cx.patience() => rest *= 4,
+            Err(_) if polls < least && rest < cx.patience() => rest *= 4,
             Err(_at_rest) => break,
         }
     }
     println!("a wait was dropped after up to {reached} polls");
-    ensure!(
-        reached + 1 >= ENOUGH,
-        "a wait was at rest after {reached} polls: too few to show anything"
-    );
-    Ok(())
+    ensure_enough(&holder, reached + 1, "a wait was at rest")
 }
 
 /// While the grant is on its way to it: the lock goes to the next one.

@@ -286,6 +286,10 @@ impl Subject for MutantSubject {
         self.whole.passes()
     }
 
+    fn least_polls(&self) -> u32 {
+        self.whole.least_polls()
+    }
+
     async fn acquire(&self, ask: &Ask) -> Acquired {
         let leads = self.mutant == Mutant::PlaceGoesWithItsFirstWaiter && ask.reentry.is_none();
         let leader = match leads {

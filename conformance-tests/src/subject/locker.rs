@@ -22,6 +22,7 @@ pub struct LockerSubject {
     locker: Locker,
     /// Whether the locks are the write sides of reader-writer locks.
     writes: bool,
+    least_polls: u32,
 }
 
 #[derive(Debug)]
@@ -48,25 +49,36 @@ impl LockerGuard {
 /// Small, so that cases reach the bound soon.
 const PASSES: u32 = 6;
 
+/// Over a backend that yields before and after each call.
+const POLLS_OF_YIELDING: u32 = 3;
+
 impl LockerSubject {
     /// A new client of this backend, with more places to be dropped at: see [`Yielding`].
     pub fn new(backend: Arc<dyn DistributedLock>) -> Self {
-        Self::from_locker(Locker::new(Yielding::new(backend)))
+        Self::configured(backend, |locker| locker)
+    }
+
+    /// The same with a locker that `configure` has given other options, but for the passes in a row, of which the suite must know.
+    pub fn configured(backend: Arc<dyn DistributedLock>, configure: impl FnOnce(Locker) -> Locker) -> Self {
+        let mut subject = Self::from_locker(configure(Locker::new(Yielding::new(backend))));
+        subject.least_polls = POLLS_OF_YIELDING;
+        subject
     }
 
     /// One that passes a lock on among its own callers for ever, which the suite must catch.
     pub(crate) fn without_end(backend: Arc<dyn DistributedLock>) -> Self {
-        Self {
-            locker: Locker::new(Yielding::new(backend)).with_passes(u32::MAX),
-            writes: false,
-        }
+        let mut subject = Self::new(backend);
+        subject.locker = subject.locker.with_passes(u32::MAX);
+        subject
     }
 
-    /// A locker with options of its own, but for the passes in a row, of which the suite must know.
+    /// A locker with options of its own, but for the passes in a row, of which the suite must know. It is dropped where the backend
+    /// lets it be: [`configured`](Self::configured) has more places.
     pub fn from_locker(locker: Locker) -> Self {
         Self {
             locker: locker.with_passes(PASSES),
             writes: false,
+            least_polls: 1,
         }
     }
 
@@ -128,6 +140,10 @@ impl Subject for LockerSubject {
 
     fn passes(&self) -> u32 {
         PASSES
+    }
+
+    fn least_polls(&self) -> u32 {
+        self.least_polls
     }
 
     async fn acquire(&self, ask: &Ask) -> Result<Option<Box<dyn SubjectGuard>>> {

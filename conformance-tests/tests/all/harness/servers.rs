@@ -4,8 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use conformance_tests::{LockerSubject, NoServer, Route, ServerUse, Subject, Yielding};
-use lock_core::Locker;
+use conformance_tests::{LockerSubject, NoServer, Route, ServerUse, Subject};
 use lock_core::backend::DistributedLock;
 use testbed::{Error, Server};
 use tokio::sync::OnceCell;
@@ -86,8 +85,8 @@ pub(crate) const CONNECT: Duration = Duration::from_secs(8);
 pub(crate) fn subject(backend: Arc<dyn DistributedLock>, route: &Route) -> Arc<dyn Subject> {
     match route {
         Route::Direct => {
-            let locker = Locker::new(Yielding::new(backend)).with_operation_timeout(UNHURRIED);
-            Arc::new(LockerSubject::from_locker(locker))
+            let configured = LockerSubject::configured(backend, |locker| locker.with_operation_timeout(UNHURRIED));
+            Arc::new(configured)
         }
         _ => Arc::new(LockerSubject::new(backend)),
     }
