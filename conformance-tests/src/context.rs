@@ -35,6 +35,9 @@ pub(crate) struct RawCx {
     alone: Mode,
 }
 
+/// The least ttl of cases in which nothing is to expire, if the backend keeps it.
+const LONG_TTL: Duration = Duration::from_secs(60);
+
 /// Looks at the server this often while it waits for something to happen there.
 pub(crate) const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
@@ -110,7 +113,23 @@ impl Cx {
     /// The ttl of cases in which nothing is to expire, however busy the machine.
     pub(crate) async fn long_ttl(&self) -> Duration {
         let capabilities = self.observer().await.capabilities();
-        Duration::from_secs(60).clamp(capabilities.shortest_ttl, capabilities.longest_ttl)
+        let long = LONG_TTL.max(3 * self.patience());
+        long.clamp(capabilities.shortest_ttl, capabilities.longest_ttl)
+    }
+
+    /// By when a name must be free whose holds were all released or undone.
+    pub(crate) async fn freed_soon(&self) -> Duration {
+        self.before_expiry(self.patience()).await
+    }
+
+    /// The bound, or less: a hold of the long ttl that is left behind must still be there, also where the longest ttl is short.
+    /// Where a session renews, such a hold does not expire.
+    pub(crate) async fn before_expiry(&self, bound: Duration) -> Duration {
+        let capabilities = self.observer().await.capabilities();
+        match capabilities.session_renewal {
+            true => bound,
+            false => bound.min(self.long_ttl().await * 3 / 4),
+        }
     }
 
     /// An acquire that waits for ever, for a hold that expires no time soon.
@@ -125,8 +144,17 @@ impl Cx {
 
     /// Acquires what must be had soon.
     pub(crate) async fn hold(&self, subject: &Arc<dyn Subject>, ask: &Ask) -> Result<Box<dyn SubjectGuard>, Stop> {
+        self.hold_within(self.patience(), subject, ask).await
+    }
+
+    async fn hold_within(
+        &self,
+        bound: Duration,
+        subject: &Arc<dyn Subject>,
+        ask: &Ask,
+    ) -> Result<Box<dyn SubjectGuard>, Stop> {
         let what = format!("acquire {:?}", ask.name);
-        let acquired = self.soon(&what, subject.acquire(ask)).await?.or_fail(&what)?;
+        let acquired = self.within(bound, &what, subject.acquire(ask)).await?.or_fail(&what)?;
         acquired.ok_or_else(|| Stop::assertion(format!("{:?} was busy, but nobody holds it", ask.name)))
     }
 
@@ -208,37 +236,47 @@ impl Cx {
         Ok(self.status(name).await?.is_held())
     }
 
-    /// Waits until nobody holds the name and nobody waits for it, and proves it by taking it once.
+    /// Waits until nobody holds the name and nobody waits for it, and proves it by taking it once. That must be soon: nothing has to
+    /// expire before.
     #[track_caller]
-    pub(crate) fn until_free<'a>(
+    pub(crate) fn until_free<'a>(&'a self, name: &'a str, after: &'a str) -> impl Future<Output = Verdict> + 'a {
+        let at = Location::caller();
+        async move { self.ensure_freed(name, self.freed_soon().await, after, at).await }
+    }
+
+    /// The same within this time.
+    #[track_caller]
+    pub(crate) fn until_free_by<'a>(
         &'a self,
         name: &'a str,
         bound: Duration,
         after: &'a str,
     ) -> impl Future<Output = Verdict> + 'a {
         let at = Location::caller();
-        async move {
-            let free = async {
-                loop {
-                    let status = self.status(name).await?;
-                    if !status.is_held() && status.waiting.unwrap_or(0) == 0 {
-                        return Ok::<_, Stop>(());
-                    }
-                    sleep(LOOK_AGAIN).await;
+        async move { self.ensure_freed(name, bound, after, at).await }
+    }
+
+    async fn ensure_freed(&self, name: &str, bound: Duration, after: &str, at: &Location<'_>) -> Verdict {
+        let free = async {
+            loop {
+                let status = self.status(name).await?;
+                if !status.is_held() && status.waiting.unwrap_or(0) == 0 {
+                    return Ok::<_, Stop>(());
                 }
-            };
-            match timeout(bound, free).await {
-                Ok(free) => free?,
-                Err(_) => {
-                    let status = self.status(name).await?;
-                    let message = format!("{name:?} is not free {bound:?} after {after}: {status:?} (at {at})");
-                    return Err(Stop::assertion(message));
-                }
+                sleep(LOOK_AGAIN).await;
             }
-            let ask = self.ask(name).await;
-            let guard = self.hold(self.observer().await, &ask).await?;
-            guard.released().await
+        };
+        match timeout(bound, free).await {
+            Ok(free) => free?,
+            Err(_) => {
+                let status = self.status(name).await?;
+                let message = format!("{name:?} is not free {bound:?} after {after}: {status:?} (at {at})");
+                return Err(Stop::assertion(message));
+            }
         }
+        let (ask, observer) = (self.ask(name).await, self.observer().await);
+        let guard = self.hold_within(bound.min(self.patience()), observer, &ask).await?;
+        guard.released().await
     }
 
     /// Waits until so many places wait at the server, where it knows. Else it gives them the time to begin: a status without the

@@ -14,11 +14,12 @@ use tokio::time::sleep;
 use crate::case::{Body, Case};
 use crate::cases;
 use crate::harness::{BackendHarness, Data, Harness, NoServer, Route, ServerUse, Timing};
+use crate::mutants::Mutant;
 use crate::raw::is_live;
 use crate::reference::ReferenceHarness;
 use crate::run::execute;
 use crate::subject::{LockerSubject, Subject};
-use crate::verdict::{Outcome, Stop};
+use crate::verdict::{Outcome, Stop, ensure};
 
 /// What a backend leaves out.
 #[derive(Clone, Copy, Debug)]
@@ -27,29 +28,43 @@ enum Kind {
     Plain,
     /// `extend` and what goes with it. Its session renews, and core calls no renewal.
     Session,
+    /// Nothing but long ttls.
+    LongTtls,
 }
-
-const LONGEST_TTL: Duration = Duration::from_secs(30);
 
 /// The reference with a short longest ttl, which it lets nobody exceed, and with a status that shows the holders and their tokens alone.
 #[derive(Debug)]
-struct Frugal(Arc<dyn DistributedLock>, Kind);
+struct Frugal(Arc<dyn DistributedLock>, Limits);
 
 #[derive(Debug)]
-struct FrugalHold(Arc<dyn Hold>, Kind);
+struct FrugalHold(Arc<dyn Hold>, Limits);
 
 #[derive(Debug)]
-struct FrugalHarness(ReferenceHarness, Kind);
+struct FrugalHarness {
+    whole: ReferenceHarness,
+    limits: Limits,
+    timing: Timing,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    kind: Kind,
+    longest_ttl: Duration,
+}
 
 #[async_trait]
 impl DistributedLock for Frugal {
     fn capabilities(&self) -> Capabilities {
-        let mut capabilities = match self.1 {
+        let mut capabilities = match self.1.kind {
             Kind::Plain => Capabilities::default(),
-            Kind::Session => self.0.capabilities().session_renewal(),
+            Kind::Session => {
+                let mut capabilities = self.0.capabilities().session_renewal();
+                (capabilities.extend, capabilities.fixed_lease, capabilities.upgradable) = (false, false, false);
+                capabilities
+            }
+            Kind::LongTtls => self.0.capabilities(),
         };
-        (capabilities.extend, capabilities.fixed_lease, capabilities.upgradable) = (false, false, false);
-        capabilities.longest_ttl = LONGEST_TTL;
+        capabilities.longest_ttl = self.1.longest_ttl;
         capabilities
     }
 
@@ -58,7 +73,7 @@ impl DistributedLock for Frugal {
     }
 
     async fn acquire(&self, request: &AcquireRequest) -> Result<Attempt> {
-        check(request.ttl())?;
+        self.1.check(request.ttl())?;
         Ok(match self.0.acquire(request).await? {
             Attempt::Granted(hold, armed) => Attempt::Granted(FrugalHold::new(hold, request.lease(), self.1), armed),
             attempt => attempt,
@@ -94,11 +109,11 @@ impl DistributedLock for Frugal {
 }
 
 impl FrugalHold {
-    fn new(hold: Arc<dyn Hold>, lease: &Lease, kind: Kind) -> Arc<Self> {
-        if matches!(kind, Kind::Session) {
+    fn new(hold: Arc<dyn Hold>, lease: &Lease, limits: Limits) -> Arc<Self> {
+        if matches!(limits.kind, Kind::Session) {
             tokio::spawn(keep(hold.clone(), lease.clone()));
         }
-        Arc::new(Self(hold, kind))
+        Arc::new(Self(hold, limits))
     }
 }
 
@@ -126,9 +141,9 @@ impl Hold for FrugalHold {
     }
 
     async fn renew(&self, ttl: Duration) -> Result<Renewal> {
-        match self.1 {
-            Kind::Plain => {
-                check(ttl)?;
+        match self.1.kind {
+            Kind::Plain | Kind::LongTtls => {
+                self.1.check(ttl)?;
                 self.0.renew(ttl).await
             }
             Kind::Session => Err(unsupported()),
@@ -136,34 +151,36 @@ impl Hold for FrugalHold {
     }
 
     async fn release(&self, how: ReleaseOptions) -> Result<ReleaseOutcome> {
-        check(how.keep_for.unwrap_or_default())?;
+        self.1.check(how.keep_for.unwrap_or_default())?;
         self.0.release(how).await
     }
 
     async fn downgrade(&self, ttl: Duration) -> Result<Renewal> {
-        check(ttl)?;
+        self.1.check(ttl)?;
         self.0.downgrade(ttl).await
     }
 
     async fn raise_token(&self, token: FencingToken) -> Result<()> {
-        match self.1 {
+        match self.1.kind {
             Kind::Plain => Err(unsupported()),
-            Kind::Session => self.0.raise_token(token).await,
+            Kind::Session | Kind::LongTtls => self.0.raise_token(token).await,
         }
     }
 
     fn pass(&self, next: &Lease) -> Option<Arc<dyn Hold>> {
-        match self.1 {
+        match self.1.kind {
             Kind::Plain => None,
-            Kind::Session => Some(Self::new(self.0.pass(next)?, next, self.1)),
+            Kind::Session | Kind::LongTtls => Some(Self::new(self.0.pass(next)?, next, self.1)),
         }
     }
 }
 
-fn check(time: Duration) -> Result<()> {
-    match time > LONGEST_TTL {
-        true => Err(Error::new(ErrorKind::Misconfigured, "longer than the longest ttl")),
-        false => Ok(()),
+impl Limits {
+    fn check(&self, time: Duration) -> Result<()> {
+        match time > self.longest_ttl {
+            true => Err(Error::new(ErrorKind::Misconfigured, "longer than the longest ttl")),
+            false => Ok(()),
+        }
     }
 }
 
@@ -171,22 +188,37 @@ fn unsupported() -> Error {
     Error::new(ErrorKind::Unsupported, "not declared")
 }
 
+impl FrugalHarness {
+    fn new(whole: ReferenceHarness, kind: Kind, longest_ttl: Duration) -> Self {
+        Self {
+            whole,
+            limits: Limits { kind, longest_ttl },
+            timing: Timing::paused(),
+        }
+    }
+
+    fn with_timing(mut self, timing: Timing) -> Self {
+        self.timing = timing;
+        self
+    }
+}
+
 #[async_trait]
 impl Harness for FrugalHarness {
-    async fn start(server: ServerUse) -> std::result::Result<Self, NoServer> {
-        Ok(Self(ReferenceHarness::start(server).await?, Kind::Plain))
+    async fn start(_server: ServerUse) -> std::result::Result<Self, NoServer> {
+        unreachable!("no test of the macro's runs it")
     }
 
     fn attach(address: &str) -> Self {
-        Self(ReferenceHarness::attach(address), Kind::Plain)
+        unreachable!("this server has no address, and yet {address:?} was found")
     }
 
     fn address(&self) -> Option<String> {
-        self.0.address()
+        None
     }
 
     fn timing(&self) -> Timing {
-        self.0.timing()
+        self.timing
     }
 
     async fn subject(&self, namespace: &str, route: &Route) -> Arc<dyn Subject> {
@@ -194,30 +226,31 @@ impl Harness for FrugalHarness {
     }
 
     async fn take_away(&self, namespace: &str, name: &str) {
-        self.0.take_away(namespace, name).await;
+        self.whole.take_away(namespace, name).await;
     }
 
     async fn restart(&self, data: Data) {
-        self.0.restart(data).await;
+        self.whole.restart(data).await;
     }
 
     fn auxiliary_names(&self, namespace: &str, name: &str) -> Vec<String> {
-        self.0.auxiliary_names(namespace, name)
+        self.whole.auxiliary_names(namespace, name)
     }
 }
 
 #[async_trait]
 impl BackendHarness for FrugalHarness {
     async fn backend(&self, namespace: &str, route: &Route) -> Arc<dyn DistributedLock> {
-        Arc::new(Frugal(self.0.backend(namespace, route).await, self.1))
+        Arc::new(Frugal(self.whole.backend(namespace, route).await, self.limits))
     }
 }
 
-fn passes_everything(kind: Kind) {
-    let outcomes = cases::all().iter().map(|case| {
-        let harness = FrugalHarness(ReferenceHarness::default(), kind);
-        (case.name, execute(case, Arc::new(harness), case.name))
-    });
+const LONGEST_TTL: Duration = Duration::from_secs(30);
+
+fn passes_everything(harness: impl Fn() -> FrugalHarness) {
+    let outcomes = cases::all()
+        .iter()
+        .map(|case| (case.name, execute(case, Arc::new(harness()), case.name)));
     let failed: Vec<_> = outcomes
         .filter(|(_, outcome)| !matches!(outcome, Outcome::Passed | Outcome::Skipped(_)))
         .map(|(case, outcome)| format!("{case}: {outcome}"))
@@ -227,32 +260,103 @@ fn passes_everything(kind: Kind) {
 
 #[test]
 fn a_backend_with_no_more_than_it_must_have_passes() {
-    passes_everything(Kind::Plain);
+    passes_everything(|| FrugalHarness::new(ReferenceHarness::default(), Kind::Plain, LONGEST_TTL));
 }
 
 #[test]
 fn a_session_that_core_never_renews_passes() {
-    passes_everything(Kind::Session);
+    passes_everything(|| FrugalHarness::new(ReferenceHarness::default(), Kind::Session, LONGEST_TTL));
+}
+
+/// The reference, or a mutant, whose longest ttl is less than what the suite is ready to wait.
+fn with_longest_ttl(longest_ttl: Duration, whole: ReferenceHarness, kind: Kind) -> FrugalHarness {
+    let timing = Timing::paused().with_ttl(longest_ttl / 3);
+    assert!(longest_ttl < timing.patience, "{timing:?}");
+    FrugalHarness::new(whole, kind, longest_ttl).with_timing(timing)
+}
+
+/// The same where the suite is ready to wait for long.
+fn with_a_long_patience(whole: ReferenceHarness) -> FrugalHarness {
+    let timing = Timing::paused().with_patience(Duration::from_secs(70));
+    let any = Capabilities::default().longest_ttl;
+    FrugalHarness::new(whole, Kind::LongTtls, any).with_timing(timing)
+}
+
+#[test]
+fn a_longest_ttl_below_the_patience_passes() {
+    for kind in [Kind::Plain, Kind::Session] {
+        let longest = Duration::from_secs(18);
+        passes_everything(|| with_longest_ttl(longest, ReferenceHarness::default(), kind));
+    }
+}
+
+#[test]
+fn a_long_patience_passes() {
+    passes_everything(|| with_a_long_patience(ReferenceHarness::default()));
+}
+
+/// What it leaves behind would expire while the suite waits, if nothing bounded that.
+#[test]
+fn what_is_left_behind_is_found_whatever_the_patience() {
+    for name in [
+        "an_unanswered_grant_is_undone",
+        "an_acquire_is_dropped_before_every_reply",
+        "a_cancelled_acquire_leaves_no_permit",
+        "an_unanswered_reader_is_undone",
+    ] {
+        let mutant = || ReferenceHarness::with_mutant(Mutant::UnansweredIsNotUndone);
+        for harness in [
+            with_longest_ttl(Duration::from_secs(15), mutant(), Kind::LongTtls),
+            with_a_long_patience(mutant()),
+        ] {
+            let timing = harness.timing;
+            let outcome = execute(cases::named(name), Arc::new(harness), name);
+            assert!(
+                matches!(&outcome, Outcome::Failed(failure) if failure.asserted),
+                "{name}, {timing:?}: {outcome}"
+            );
+        }
+    }
+}
+
+fn case(body: Body) -> Case {
+    Case {
+        name: "a_case",
+        topic: "exclusion",
+        server: ServerUse::Shared,
+        guarantee: None,
+        body,
+    }
+}
+
+/// A busy machine has all the time that its harness wants, but for a backend whose holds would expire meanwhile.
+#[test]
+fn the_whole_patience_is_waited_for_where_nothing_expires() {
+    static WHOLE: LazyLock<Case> = LazyLock::new(|| {
+        case(Body::Subject(|cx| {
+            Box::pin(async {
+                let (soon, patience) = (cx.freed_soon().await, cx.patience());
+                ensure!(soon == patience, "{soon:?} of {patience:?}");
+                Ok(())
+            })
+        }))
+    });
+    let passes = |harness| matches!(execute(&WHOLE, Arc::new(harness), WHOLE.name), Outcome::Passed);
+    let (whole, short) = (ReferenceHarness::default, Duration::from_secs(15));
+    assert!(passes(with_a_long_patience(whole())));
+    assert!(passes(with_longest_ttl(short, whole(), Kind::Session)));
+    assert!(!passes(with_longest_ttl(short, whole(), Kind::LongTtls)));
 }
 
 /// A session may end, and its holds with it, long before a ttl is over.
 #[test]
 fn a_ttl_alone_shows_no_two_holders_where_a_session_renews() {
-    fn case(body: Body) -> Case {
-        Case {
-            name: "a_case",
-            topic: "exclusion",
-            server: ServerUse::Shared,
-            guarantee: None,
-            body,
-        }
-    }
     static BY_TTL: LazyLock<Case> =
         LazyLock::new(|| case(Body::Subject(|_| Box::pin(async { Err(Stop::by_ttl("a second one")) }))));
     static BELIEVED: LazyLock<Case> =
         LazyLock::new(|| case(Body::Raw(|_| Box::pin(async { Err(Stop::safety("a second one")) }))));
     let is_marked = |case: &'static Case, kind| {
-        let harness = FrugalHarness(ReferenceHarness::default(), kind);
+        let harness = FrugalHarness::new(ReferenceHarness::default(), kind, LONGEST_TTL);
         let outcome = execute(case, Arc::new(harness), case.name);
         assert!(matches!(outcome, Outcome::Failed(_)), "{outcome}");
         outcome.to_string().contains("SAFETY")

@@ -133,6 +133,9 @@ pub struct Timing {
     /// The time after its TTL for which a dead client's hold may still exist. Defaults to zero.
     pub tick: Duration,
     /// The time that a busy machine may take for an operation that waits for nothing. Defaults to 20 s.
+    /// Cases hold names for 60 s or three times this, whichever is longer, so that a hold that a backend left behind does not expire
+    /// while a case waits for the name. If the longest TTL of the backend is shorter, cases hold names for that, and wait for at
+    /// most three quarters of it, unless a session renews the holds.
     pub patience: Duration,
     /// The longest round trip, in percent of the TTL, over which a hold must be kept. Defaults to 40, at least 10.
     pub round_trip_percent: u32,

@@ -94,6 +94,8 @@ macro_rules! __for_each_mutant {
             mutant_unknown_is_busy UnknownIsBusy an_outage_is_not_busy;
             /// Nothing undoes an acquire that was cut short: its grant stays until its ttl is over.
             mutant_abandon_does_nothing AbandonDoesNothing an_abandoned_grant_frees_the_name;
+            /// A hold is known from the acquire's answer alone: the abandon of an unanswered acquire does nothing, and says that it is done.
+            mutant_unanswered_is_not_undone UnansweredIsNotUndone an_unanswered_grant_is_undone;
             /// An abandoned request that arrives late is granted.
             mutant_abandoned_ids_come_back AbandonedIdsComeBack an_abandoned_request_stays_dead;
             /// A release of what was lost says that it was released (etcd's and others' idempotent unlock).

@@ -335,6 +335,11 @@ impl Waiter {
         }
     }
 
+    /// The grant that must come soon: nothing has to expire before.
+    pub(crate) async fn grant_soon(self, cx: &RawCx, what: &str) -> Result<Grant, Stop> {
+        self.grant(cx, cx.freed_soon().await, what).await
+    }
+
     /// The grant that must come within `bound`, when the hold of another one is over: its holder must not believe in it any more.
     pub(crate) async fn grant_after(
         self,

@@ -12,7 +12,7 @@ use crate::case::{Body, Case, RawBody};
 use crate::cases;
 use crate::child;
 use crate::context::{Cx, RawCx};
-use crate::harness::{BackendHarness, Harness, NoServer, ServerUse};
+use crate::harness::{BackendHarness, Harness, NoServer, ServerUse, Timing};
 use crate::raw::permits;
 use crate::sending::SendingDelay;
 use crate::summary;
@@ -21,11 +21,31 @@ use crate::verdict::{Capability, Failure, Outcome, Skip, Stop, Verdict};
 /// The topics of passes, of minimum holds and of following, which exclusive holds alone have.
 const OF_EXCLUSIVE_HOLDS: [&str; 3] = ["passes", "keeping", "following"];
 
-/// The limit on a case by wall clock.
-const WALL: Duration = Duration::from_secs(330);
-/// The limit on a case by its runtime's clock, which may be paused.
-const LIMIT: Duration = Duration::from_secs(300);
-const PAUSED_LIMIT: Duration = Duration::from_secs(60 * 60);
+/// The limits on a case, which end one that hangs.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    is_paused: bool,
+    /// By its runtime's clock, which may be paused.
+    runtime: Duration,
+    /// By wall clock.
+    wall: Duration,
+}
+
+impl Limits {
+    /// Longer than any case may wait: several waits of three times the patience each.
+    fn of(timing: Timing) -> Self {
+        let long = 15 * timing.patience;
+        let limit = long.max(Duration::from_secs(300));
+        Self {
+            is_paused: timing.paused,
+            runtime: match timing.paused {
+                true => long.max(Duration::from_secs(60 * 60)),
+                false => limit,
+            },
+            wall: limit + Duration::from_secs(30),
+        }
+    }
+}
 
 /// The body of a test that the [`conformance!`](crate::conformance) macro writes: runs the case of this name.
 ///
@@ -51,8 +71,7 @@ pub fn subject_test<H: Harness>(module: &str, case: &'static str) {
     };
     if let Some(harness) = start::<H>(&test, case.server) {
         let (harness, path): (Arc<dyn Harness>, _) = (Arc::new(harness), test.clone());
-        let paused = harness.timing().paused;
-        let outcome = guarded(paused, move || async move {
+        let outcome = guarded(harness.timing(), move || async move {
             let cx = Cx::new(harness, namespace(), path);
             judged(&cx, body(&cx).await).await
         });
@@ -80,8 +99,8 @@ fn one_permit(case: &'static Case, body: RawBody, harness: Arc<dyn BackendHarnes
     if OF_EXCLUSIVE_HOLDS.contains(&case.topic) {
         return Outcome::Skipped(Skip::ExclusiveAlone);
     }
-    let (paused, test) = (harness.timing().paused, test.to_owned());
-    guarded(paused, move || async move {
+    let test = test.to_owned();
+    guarded(harness.timing(), move || async move {
         let cx = RawCx::new(harness, namespace(), test);
         Capability::Permits.or_skip(cx.backend().await.capabilities())?;
         let cx = cx.alone_by(permits(1, 1)?);
@@ -99,8 +118,8 @@ pub fn execute(case: &'static Case, harness: Arc<dyn BackendHarness>, test: &str
             "this process is a client of a case: name a test that `conformance!` has made".to_owned(),
         );
     }
-    let (paused, test) = (harness.timing().paused, test.to_owned());
-    guarded(paused, move || async move {
+    let test = test.to_owned();
+    guarded(harness.timing(), move || async move {
         let cx = RawCx::new(harness, namespace(), test);
         let verdict = match case.body {
             Body::Raw(body) | Body::Modes(body) => body(&cx).await,
@@ -122,13 +141,14 @@ async fn judged(cx: &Cx, verdict: Verdict) -> Verdict {
     }
 }
 
-fn guarded<F: Future<Output = Verdict>>(paused: bool, case: impl FnOnce() -> F + Send + 'static) -> Outcome {
+fn guarded<F: Future<Output = Verdict>>(timing: Timing, case: impl FnOnce() -> F + Send + 'static) -> Outcome {
+    let limits = Limits::of(timing);
     let (done, outcome) = mpsc::channel();
     let thread = std::thread::spawn(move || {
         // Nobody listens any more once the case counts as hung.
-        let _ = done.send(on_runtime(paused, case));
+        let _ = done.send(on_runtime(limits, case));
     });
-    match outcome.recv_timeout(WALL) {
+    match outcome.recv_timeout(limits.wall) {
         Ok(outcome) => outcome,
         Err(mpsc::RecvTimeoutError::Timeout) => Outcome::Hung,
         Err(mpsc::RecvTimeoutError::Disconnected) => {
@@ -142,17 +162,17 @@ fn guarded<F: Future<Output = Verdict>>(paused: bool, case: impl FnOnce() -> F +
     }
 }
 
-fn on_runtime<F: Future<Output = Verdict>>(paused: bool, case: impl FnOnce() -> F) -> Outcome {
-    let (mut builder, limit) = if paused {
+fn on_runtime<F: Future<Output = Verdict>>(limits: Limits, case: impl FnOnce() -> F) -> Outcome {
+    let mut builder = if limits.is_paused {
         let mut builder = Builder::new_current_thread();
         builder.start_paused(true);
-        (builder, PAUSED_LIMIT)
+        builder
     } else {
         let mut builder = Builder::new_multi_thread();
         builder.worker_threads(2);
-        (builder, LIMIT)
+        builder
     };
-    let sending = SendingDelay::new(paused);
+    let sending = SendingDelay::new(limits.is_paused);
     let of_runtime = sending.clone();
     builder.on_thread_start(move || of_runtime.begin_thread());
     sending.begin_thread();
@@ -160,7 +180,7 @@ fn on_runtime<F: Future<Output = Verdict>>(paused: bool, case: impl FnOnce() -> 
         Ok(runtime) => runtime,
         Err(error) => return Outcome::Panicked(format!("no runtime: {error}")),
     };
-    let verdict = runtime.block_on(async { tokio::time::timeout(limit, case()).await });
+    let verdict = runtime.block_on(async { tokio::time::timeout(limits.runtime, case()).await });
     runtime.shutdown_background();
     match verdict {
         Ok(Ok(())) => Outcome::Passed,
@@ -220,22 +240,36 @@ mod tests {
 
     #[test]
     fn each_way_to_end_is_told_apart() {
-        let passed = guarded(true, || async { Ok(()) });
+        let passed = guarded(Timing::paused(), || async { Ok(()) });
         assert!(matches!(passed, Outcome::Passed), "{passed}");
-        let failed = guarded(true, || async { Err(Stop::assertion("broken")) });
+        let failed = guarded(Timing::paused(), || async { Err(Stop::assertion("broken")) });
         assert!(
             matches!(&failed, Outcome::Failed(failure) if failure.asserted),
             "{failed}"
         );
-        let skipped = guarded(true, || async { Err(Stop::Skipped(Skip::OneProcess)) });
+        let skipped = guarded(Timing::paused(), || async { Err(Stop::Skipped(Skip::OneProcess)) });
         assert!(matches!(skipped, Outcome::Skipped(Skip::OneProcess)), "{skipped}");
-        let panicked = guarded(true, || async { std::panic::resume_unwind(Box::new("as planned")) });
+        let panicked = guarded(Timing::paused(), || async {
+            std::panic::resume_unwind(Box::new("as planned"))
+        });
         assert!(
             matches!(&panicked, Outcome::Panicked(text) if text == "as planned"),
             "{panicked}"
         );
-        let hung = guarded(true, || async { std::future::pending().await });
+        let hung = guarded(Timing::paused(), || async { std::future::pending().await });
         assert!(matches!(hung, Outcome::Hung), "{hung}");
+    }
+
+    #[test]
+    fn the_limits_leave_room_for_what_a_case_may_wait() {
+        for patience in [20, 70, 1000].map(Duration::from_secs) {
+            for timing in [Timing::default(), Timing::paused()] {
+                let limits = Limits::of(timing.with_patience(patience));
+                assert!(limits.runtime > 9 * patience, "{limits:?}");
+                assert!(limits.wall > 9 * patience, "{limits:?}");
+                assert!(timing.paused || limits.wall > limits.runtime, "{limits:?}");
+            }
+        }
     }
 
     #[test]

@@ -13,7 +13,7 @@ pub(crate) async fn an_abandoned_grant_frees_the_name(cx: &RawCx) -> Verdict {
     cx.soon("the abandon", client.abandon(&grant.request))
         .await?
         .or_fail("abandon")?;
-    cx.until_free("a", cx.patience(), "its grant was abandoned").await
+    cx.until_free("a", "its grant was abandoned").await
 }
 
 /// Abandoning twice, or what was never asked for, is fine.
@@ -26,8 +26,8 @@ pub(crate) async fn an_abandon_can_be_repeated(cx: &RawCx) -> Verdict {
             .await?
             .or_fail("abandon")?;
     }
-    cx.until_free("a", cx.patience(), "an abandon").await?;
-    cx.until_free("b", cx.patience(), "its grant was abandoned").await
+    cx.until_free("a", "an abandon").await?;
+    cx.until_free("b", "its grant was abandoned").await
 }
 
 /// An abandon touches nobody else: neither the holder nor those who wait.
@@ -50,7 +50,7 @@ pub(crate) async fn an_abandon_touches_nobody_else(cx: &RawCx) -> Verdict {
     waiting.ensure_waiting("while another held it")?;
     grant.release().await?;
     waiting
-        .grant(cx, cx.patience(), "the waiter to be granted")
+        .grant_soon(cx, "the waiter to be granted")
         .await?
         .release()
         .await
@@ -84,7 +84,7 @@ pub(crate) async fn an_abandoned_request_stays_dead(cx: &RawCx) -> Verdict {
             "an abandoned request holds the name; its acquire was answered {late:?}"
         );
     }
-    cx.until_free("a", cx.patience(), "its requests were abandoned").await
+    cx.until_free("a", "its requests were abandoned").await
 }
 
 /// A grant whose answer never came is found and undone by an abandon over a new connection.
@@ -103,6 +103,5 @@ pub(crate) async fn an_unanswered_grant_is_undone(cx: &RawCx) -> Verdict {
     );
     waiter.control.give_up();
     cx.abandoned(&client, &waiter.request).await?;
-    cx.until_free("a", cx.patience(), "its unanswered request was abandoned")
-        .await
+    cx.until_free("a", "its unanswered request was abandoned").await
 }

@@ -38,7 +38,7 @@ async fn dropped_after_every_poll(cx: &Cx, wait: WaitLimit) -> Verdict {
             }
             None => {
                 let dropped = format!("an acquire was dropped after {polls} polls");
-                cx.until_free("a", cx.patience(), &dropped).await?;
+                cx.until_free("a", &dropped).await?;
             }
         }
     }
@@ -85,7 +85,7 @@ pub(crate) async fn a_wait_is_dropped_after_every_poll(cx: &Cx) -> Verdict {
         }
         guard.released().await?;
         let dropped = format!("a wait was dropped after {polls} polls and its holder had released");
-        cx.until_free("a", cx.patience(), &dropped).await?;
+        cx.until_free("a", &dropped).await?;
         match waited {
             Ok(_) => reached = polls,
             // Nothing rests so early: the next poll takes longer on a busy machine.
@@ -108,8 +108,7 @@ pub(crate) async fn a_wait_is_dropped_while_it_is_granted(cx: &Cx) -> Verdict {
         guard.released().await?;
         // A grant that comes within so few polls is dropped as a guard: as good.
         drop(cx.soon("the waiter to be woken", Polls::new(waiting, polls)).await?);
-        cx.until_free("a", cx.patience(), "a waiter was dropped while it was woken")
-            .await?;
+        cx.until_free("a", "a waiter was dropped while it was woken").await?;
     }
     Ok(())
 }
@@ -162,7 +161,7 @@ async fn is_done_or_dropped_before_reply(cx: &Cx, replies: u64, come_late: bool)
     }
     link.heal();
     let dropped = format!("an acquire was dropped before reply {}", replies + 1);
-    cx.until_free("a", cx.patience(), &dropped).await?;
+    cx.until_free("a", &dropped).await?;
     Ok(false)
 }
 
@@ -184,7 +183,7 @@ pub(crate) async fn a_dropped_wait_does_not_stop_the_queue(cx: &Cx) -> Verdict {
             .released()
             .await?;
     }
-    cx.until_free("a", cx.patience(), "the last one had its turn").await
+    cx.until_free("a", "the last one had its turn").await
 }
 
 /// A request that reaches the server after its waiter gave up, and after what undoes it, ends with its ttl at the
@@ -208,7 +207,8 @@ pub(crate) async fn a_request_that_arrives_late_is_undone(cx: &RawCx) -> Verdict
     cx.within(cx.freed_by(ttl), "the abandon of a request that was on its way", undone)
         .await?
         .map_err(|panic| Stop::assertion(panic.to_string()))?;
-    cx.until_free("a", cx.freed_by(ttl), "its request was abandoned").await
+    cx.until_free_by("a", cx.freed_by(ttl), "its request was abandoned")
+        .await
 }
 
 /// An acquire that never had a connection has left nothing and is not undone: an outage leaves no work for later.
@@ -238,7 +238,7 @@ pub(crate) async fn nothing_is_undone_that_was_never_sent(cx: &RawCx) -> Verdict
             "{undone} requests were undone that were never sent; the shutdown answered {closed:?}"
         );
     }
-    cx.until_free("a", cx.patience(), "requests that were never sent").await
+    cx.until_free("a", "requests that were never sent").await
 }
 
 /// A client of a backend whose requests are watched.

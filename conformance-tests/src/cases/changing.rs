@@ -40,7 +40,7 @@ pub(crate) async fn a_downgraded_guard_lets_no_writer_in(cx: &Cx) -> Verdict {
     writing.drop_it().await;
     ensure_reading(cx, &*guard, &write, "its downgrade").await?;
     guard.released().await?;
-    cx.until_free("a", cx.patience(), "the reader released").await
+    cx.until_free("a", "the reader released").await
 }
 
 /// A reader that may becomes the writer when the other readers have left, with a larger token. Nobody is beside it.
@@ -67,8 +67,7 @@ pub(crate) async fn an_upgraded_guard_is_alone(cx: &Cx) -> Verdict {
     cx.ensure_busy(&other, &read).await?;
     cx.ensure_busy(&other, &write).await?;
     guard.released().await?;
-    cx.until_free("a", cx.patience(), "the upgraded guard was released")
-        .await
+    cx.until_free("a", "the upgraded guard was released").await
 }
 
 /// An upgrade that times out, or that its caller drops, leaves a guard that reads, and nothing in the way of other readers.
@@ -102,5 +101,5 @@ pub(crate) async fn a_failed_upgrade_leaves_the_guard_reading(cx: &Cx) -> Verdic
     reader.released().await?;
     ensure_reading(cx, &*guard, &write, "the other reader left").await?;
     guard.released().await?;
-    cx.until_free("a", cx.patience(), "all readers have released").await
+    cx.until_free("a", "all readers have released").await
 }

@@ -63,7 +63,7 @@ pub(crate) async fn a_turmoil_leaves_nothing(cx: &Cx) -> Verdict {
     {
         task.map_err(|panic| Stop::assertion(panic.to_string()))??;
     }
-    cx.until_free("a", cx.patience(), "the turmoil").await
+    cx.until_free("a", "the turmoil").await
 }
 
 struct Shared {

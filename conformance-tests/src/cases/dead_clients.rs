@@ -51,12 +51,12 @@ pub(crate) async fn a_client_that_dies_in_a_request_costs_no_name(cx: &RawCx) ->
         own_names.push((own, death));
     }
     for (own, death) in &own_names {
-        cx.until_free(own, cx.freed_by(cx.ttl()), death).await?;
+        cx.until_free_by(own, cx.freed_by(cx.ttl()), death).await?;
     }
     held.release().await?;
     // One ttl for a dead waiter's queue entry, one for its hold.
     let after = "the release to waiters that had died";
-    cx.until_free("held", cx.freed_by(2 * cx.ttl()), after).await
+    cx.until_free_by("held", cx.freed_by(2 * cx.ttl()), after).await
 }
 
 /// Everything that a client asks for on a name that is held, and on one that is free.
@@ -132,7 +132,7 @@ pub(crate) async fn processes_killed_in_a_request_cost_no_name(cx: &Cx) -> Verdi
     guard.released().await?;
     // One ttl for a killed waiter's queue entry, one for its hold.
     let after = "the release to waiters that had been killed";
-    cx.until_free("held", cx.freed_by(2 * cx.ttl()), after).await
+    cx.until_free_by("held", cx.freed_by(2 * cx.ttl()), after).await
 }
 
 fn token_of(said: &str) -> Result<FencingToken, Stop> {

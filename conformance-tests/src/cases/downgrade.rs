@@ -45,7 +45,7 @@ pub(crate) async fn nobody_writes_during_a_downgrade(cx: &RawCx) -> Verdict {
     ensure!(grant.is_live(), "a downgrade ended the hold");
     grant.release().await?;
     let what = "the writer to be granted after the hold that was downgraded";
-    let next = writing.grant(cx, cx.patience(), what).await?;
+    let next = writing.grant_soon(cx, what).await?;
     ensure_safe!(next.token() > token, "{token} was followed by {}", next.token());
     next.release().await
 }
@@ -67,7 +67,7 @@ pub(crate) async fn a_downgrade_admits_waiting_readers(cx: &RawCx) -> Verdict {
     let mut readers = Vec::new();
     for waiter in waiting {
         let what = "waiting readers to be granted after a downgrade";
-        readers.push(waiter.grant(cx, cx.patience(), what).await?);
+        readers.push(waiter.grant_soon(cx, what).await?);
     }
     readers.push(cx.grant_in(&late, "a", Shared).await?);
     for reader in &readers {
@@ -84,7 +84,7 @@ pub(crate) async fn a_downgrade_admits_waiting_readers(cx: &RawCx) -> Verdict {
         cx.ensure_refused(&client, "a", Exclusive).await?;
         reader.release().await?;
     }
-    cx.until_free("a", cx.patience(), "all readers have released").await
+    cx.until_free("a", "all readers have released").await
 }
 
 /// A hold that was taken away is not downgraded: nothing is held by that, and the successor's hold is not touched.
@@ -111,8 +111,7 @@ pub(crate) async fn a_lost_hold_is_not_downgraded(cx: &RawCx) -> Verdict {
             released == ReleaseOutcome::AlreadyLost,
             "a hold that was taken away was released: {released:?}"
         );
-        cx.until_free("a", cx.patience(), "a lost hold was to be downgraded")
-            .await?;
+        cx.until_free("a", "a lost hold was to be downgraded").await?;
     }
     Ok(())
 }

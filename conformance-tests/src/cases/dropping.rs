@@ -13,7 +13,7 @@ use crate::verdict::{OrFail, Stop, Verdict, ensure};
 pub(crate) async fn a_dropped_guard_releases(cx: &Cx) -> Verdict {
     let client = cx.subject().await;
     drop(cx.hold(&client, &cx.ask("a").await).await?);
-    cx.until_free("a", cx.patience(), "its guard was dropped").await
+    cx.until_free("a", "its guard was dropped").await
 }
 
 /// A dropped guard's waiter, another client, gets the lock.
@@ -43,8 +43,7 @@ pub(crate) async fn a_guard_dropped_in_a_panic_releases(cx: &Cx) -> Verdict {
     })
     .await;
     ensure!(panicked.is_err_and(|error| error.is_panic()), "the task did not panic");
-    cx.until_free("a", cx.patience(), "its guard was dropped in a panic")
-        .await
+    cx.until_free("a", "its guard was dropped in a panic").await
 }
 
 /// A guard that is dropped on a plain thread, outside any runtime, releases as long as its runtime lives.
@@ -52,8 +51,7 @@ pub(crate) async fn a_guard_dropped_outside_a_runtime_releases(cx: &Cx) -> Verdi
     let client = cx.subject().await;
     let guard = cx.hold(&client, &cx.ask("a").await).await?;
     on_a_thread(move || drop(guard))?;
-    cx.until_free("a", cx.patience(), "its guard was dropped outside a runtime")
-        .await
+    cx.until_free("a", "its guard was dropped outside a runtime").await
 }
 
 /// A guard that is dropped while the client shuts down is released, and the shutdown waits for that.
@@ -77,8 +75,7 @@ pub(crate) async fn a_guard_dropped_during_shutdown_releases(cx: &Cx) -> Verdict
         !cx.is_held("b").await?,
         "dropped before the shutdown, and held after it"
     );
-    cx.until_free("a", cx.patience(), "it was dropped during the shutdown")
-        .await
+    cx.until_free("a", "it was dropped during the shutdown").await
 }
 
 /// When a shutdown is done, everything that was dropped before it is free at the server.
@@ -116,7 +113,7 @@ pub(crate) async fn a_shutdown_refuses_acquires(cx: &Cx) -> Verdict {
             error.kind()
         );
     }
-    cx.until_free("a", cx.patience(), "the shutdown").await
+    cx.until_free("a", "the shutdown").await
 }
 
 /// A shutdown ends those who wait, and leaves nothing of them.
@@ -145,6 +142,5 @@ pub(crate) async fn a_shutdown_ends_waiters(cx: &Cx) -> Verdict {
         );
     }
     guard.released().await?;
-    cx.until_free("a", cx.patience(), "those who waited had been shut down")
-        .await
+    cx.until_free("a", "those who waited had been shut down").await
 }

@@ -62,6 +62,11 @@ impl Leading {
         term.ok_or_else(|| Stop::assertion(format!("a candidate ended: {what}")))
     }
 
+    /// Its next term, which begins soon: nothing has to expire before.
+    pub(super) async fn elected_soon(&mut self, cx: &Cx, what: &str) -> Result<FencingToken, Stop> {
+        self.elected(cx, cx.freed_soon().await, what).await
+    }
+
     /// The next term of another candidate, which is elected within this time, before this one is again.
     pub(super) async fn followed_by(
         &mut self,
@@ -121,14 +126,12 @@ pub(crate) async fn a_dropped_leader_is_followed(cx: &Cx) -> Verdict {
     let ttl = cx.long_ttl().await;
     let (one, two) = (cx.subject().await, cx.subject().await);
     let mut first = Leading::begin(&candidate(&one, ttl, "one")?);
-    let term = first
-        .elected(cx, cx.patience(), "the only candidate to be elected")
-        .await?;
+    let term = first.elected_soon(cx, "the only candidate to be elected").await?;
     let mut second = Leading::begin(&candidate(&two, ttl, "two")?);
     cx.until_places(NAME, 1).await?;
     drop(first);
     let what = "a candidate to be elected after the leader was dropped";
-    let next = second.elected(cx, cx.patience(), what).await?;
+    let next = second.elected_soon(cx, what).await?;
     ensure_safe!(next > term, "term {next} after {term}");
     Ok(())
 }
@@ -233,9 +236,7 @@ pub(crate) async fn a_candidate_that_waited_is_seen(cx: &Cx) -> Verdict {
     let mut seen = follower.observe();
     let mut leader = Leading::begin(&candidate(&one, cx.ttl(), "one")?);
     let mut values = ["one", "two"];
-    let mut term = leader
-        .elected(cx, cx.patience(), "the only candidate to be elected")
-        .await?;
+    let mut term = leader.elected_soon(cx, "the only candidate to be elected").await?;
     let mut waiting = Leading::begin(&candidate(&two, cx.ttl(), "two")?);
     cx.until_places(NAME, 1).await?;
     for _ in 0..2 {
@@ -250,7 +251,7 @@ pub(crate) async fn a_candidate_that_waited_is_seen(cx: &Cx) -> Verdict {
         ensure_follows(cx, &*follower, term, values[0]).await?;
         leader.resign();
         let what = "the candidate that waits to be elected";
-        let next = waiting.elected(cx, cx.patience(), what).await?;
+        let next = waiting.elected_soon(cx, what).await?;
         ensure_safe!(next > term, "term {next} after {term}");
         term = next;
         std::mem::swap(&mut leader, &mut waiting);

@@ -25,7 +25,7 @@ pub(crate) async fn a_lock_and_an_election_exclude_each_other(cx: &Cx) -> Verdic
         let token = locked.token();
         locked.released().await?;
         let what = "the candidate to be elected when the lock is released";
-        let term = leads.elected(cx, cx.patience(), what).await?;
+        let term = leads.elected_soon(cx, what).await?;
         ensure_safe!(term > token, "term {term} after token {token}");
         cx.ensure_busy(locking, &ask).await?;
         ensure_labelled(cx, "a leader").await?;
@@ -41,7 +41,7 @@ pub(crate) async fn a_lock_and_an_election_exclude_each_other(cx: &Cx) -> Verdic
         drop(leads);
         next.released().await?;
     }
-    cx.until_free(NAME, cx.patience(), "the release").await
+    cx.until_free(NAME, "the release").await
 }
 
 async fn ensure_labelled(cx: &Cx, expected: &str) -> Verdict {

@@ -20,9 +20,7 @@ pub(crate) async fn a_leader_that_is_cut_off_campaigns_again(cx: &Cx) -> Verdict
     let (one, two) = (cx.subject_through(&link).await, cx.subject().await);
     let silent = candidate(&one, ttl, "one")?;
     let mut leader = Leading::begin(&silent);
-    let term = leader
-        .elected(cx, cx.patience(), "the only candidate to be elected")
-        .await?;
+    let term = leader.elected_soon(cx, "the only candidate to be elected").await?;
     let mut waiting = Leading::begin(&candidate(&two, cx.long_ttl().await, "two")?);
     cx.until_places(NAME, 1).await?;
     link.stall();
@@ -38,7 +36,7 @@ pub(crate) async fn a_leader_that_is_cut_off_campaigns_again(cx: &Cx) -> Verdict
     // It waits again.
     cx.until_places(NAME, 1).await?;
     waiting.resign();
-    let again = waiting.followed_by(&mut leader, cx, cx.patience()).await?;
+    let again = waiting.followed_by(&mut leader, cx, cx.freed_soon().await).await?;
     ensure_safe!(again > next, "term {again} after {next}");
     Ok(())
 }

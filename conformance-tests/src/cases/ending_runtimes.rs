@@ -30,9 +30,9 @@ pub(crate) async fn a_call_on_an_ending_runtime_returns(cx: &RawCx) -> Verdict {
     let calls = returned.recv_timeout(cx.patience());
     calls.map_err(|_| Stop::assertion("a call on a runtime that has ended does not return"))??;
     cx.abandoned(&client, &request).await?;
-    cx.until_free("a", cx.freed_by(ttl), "its runtime had ended").await?;
+    cx.until_free_by("a", cx.freed_by(ttl), "its runtime had ended").await?;
     cx.grant(&client, "a").await?.release().await?;
-    cx.until_free("a", cx.patience(), "its release").await
+    cx.until_free("a", "its release").await
 }
 
 /// Acquires on a runtime, ends it, and polls each call once as if on a worker of it.

@@ -72,7 +72,7 @@ async fn ensure_ttl_refused(cx: &Cx, ttl: Duration) -> Verdict {
             error.kind()
         );
     }
-    cx.until_free("a", cx.patience(), "a refusal").await
+    cx.until_free("a", "a refusal").await
 }
 
 /// Where there is no server, an acquire fails as unavailable, in time and whatever it would wait.
@@ -115,6 +115,5 @@ pub(crate) async fn a_silent_server_is_unavailable(cx: &Cx) -> Verdict {
     };
     ensure_unavailable(&error, "a silent server")?;
     link.heal();
-    cx.until_free("a", cx.patience(), "an acquire that nobody waits for")
-        .await
+    cx.until_free("a", "an acquire that nobody waits for").await
 }

@@ -85,7 +85,7 @@ pub(crate) async fn the_first_to_use_a_name_exclude_each_other(cx: &Cx) -> Verdi
 
 async fn exclusion(cx: &Cx, clients: &[Arc<dyn Subject>]) -> Verdict {
     take_turns(cx, "a", 10, clients).await?;
-    cx.until_free("a", cx.patience(), "everybody has released").await
+    cx.until_free("a", "everybody has released").await
 }
 
 async fn take_turns(cx: &Cx, name: &str, rounds: u32, clients: &[Arc<dyn Subject>]) -> Verdict {

@@ -55,7 +55,7 @@ pub(crate) async fn a_disconnected_clients_hold_ends(cx: &RawCx) -> Verdict {
     let client = cx.backend_through(&link).await;
     let _grant = cx.grant_for(&client, "a", ttl).await?;
     link.cut();
-    cx.until_free("a", cx.freed_by(ttl), "its client had disconnected")
+    cx.until_free_by("a", cx.freed_by(ttl), "its client had disconnected")
         .await
 }
 
@@ -68,7 +68,7 @@ pub(crate) async fn a_silent_waiters_place_ends(cx: &RawCx) -> Verdict {
     link.stall();
     grant.release().await?;
     // Granted to the silent one or not: one ttl for its place, one for its hold.
-    cx.until_free("a", cx.freed_by(2 * ttl), "the release to a waiter that was silent")
+    cx.until_free_by("a", cx.freed_by(2 * ttl), "the release to a waiter that was silent")
         .await
 }
 
@@ -134,7 +134,7 @@ pub(crate) async fn an_askers_ttl_does_not_cut_the_holders(cx: &RawCx) -> Verdic
     ensure!(grant.is_live(), "the holder lost it meanwhile");
     grant.release().await?;
     waiting
-        .grant(cx, cx.patience(), "the waiter to be granted")
+        .grant_soon(cx, "the waiter to be granted")
         .await?
         .release()
         .await

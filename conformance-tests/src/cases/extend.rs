@@ -79,7 +79,7 @@ pub(crate) async fn an_extend_is_not_passed_on(cx: &Cx) -> Verdict {
     let next = cx.soon(what, waiting).await?.or_fail(what)?;
     ensure!(next.is_some(), "a waiter was told busy");
     link.stall();
-    cx.until_free("a", bound, "the client fell silent").await
+    cx.until_free_by("a", bound, "the client fell silent").await
 }
 
 /// A renewal for less than is left changes nothing. By capability.
@@ -170,7 +170,7 @@ pub(crate) async fn an_extend_of_a_lost_lock_fails(cx: &Cx) -> Verdict {
         "an extend of a lost lock failed as {:?}: {error}",
         error.kind()
     );
-    cx.until_free("a", cx.patience(), "it had been taken away").await
+    cx.until_free("a", "it had been taken away").await
 }
 
 /// A fixed lease cannot be extended. By capability.

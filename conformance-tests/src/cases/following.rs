@@ -26,13 +26,13 @@ pub(crate) async fn a_follower_hears_of_each_new_holder(cx: &RawCx) -> Verdict {
         let waiting = cx.wait_with(&two, asked, control).await?;
         first.release().await?;
         let what = "the grant to a waiter";
-        let second = waiting.grant(cx, cx.patience(), what).await?;
+        let second = waiting.grant_soon(cx, what).await?;
         hear(cx, &mut following, &second, "a holder that waited").await?;
         cx.take_away("a").await;
         let third = cx.grant_to(&one, request(cx).await?).await?;
         hear(cx, &mut following, &third, "a holder after one that has lost the name").await?;
         third.release().await?;
-        cx.until_free("a", cx.patience(), "the release").await?;
+        cx.until_free("a", "the release").await?;
     }
     Ok(())
 }

@@ -101,7 +101,7 @@ pub(crate) async fn a_broken_connection_is_survived_or_told(cx: &Cx) -> Verdict 
         }
         State::Lost => {
             ensure_lost(cx, &*guard, cx.patience(), "the loss to be told").await?;
-            cx.until_free("a", cx.freed_by(cx.ttl()), "it was lost").await
+            cx.until_free_by("a", cx.freed_by(cx.ttl()), "it was lost").await
         }
         State::Released => Err(Stop::assertion("released by nobody")),
     }
@@ -141,7 +141,7 @@ pub(crate) async fn a_late_answer_revives_nothing(cx: &Cx) -> Verdict {
         "released as {:?}: {error}",
         error.kind()
     );
-    cx.until_free("a", cx.freed_by(2 * ttl), "it was lost").await
+    cx.until_free_by("a", cx.freed_by(2 * ttl), "it was lost").await
 }
 
 /// Releasing is no loss: whoever watches is told of a release, and nobody of a loss.

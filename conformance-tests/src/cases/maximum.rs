@@ -40,7 +40,7 @@ pub(crate) async fn a_hold_that_lasts_too_long_is_lost(cx: &Cx) -> Verdict {
         cx.ensure_busy(&other, &ask).await?;
         next.released().await?;
     }
-    cx.until_free("a", cx.patience(), "the release").await
+    cx.until_free("a", "the release").await
 }
 
 /// Released before its maximum, it is no loss, and the next hold is its own.
@@ -88,7 +88,7 @@ pub(crate) async fn a_term_that_lasts_too_long_is_lost(cx: &Cx) -> Verdict {
         "a term of up to {maximum:?}, and it was lost after {took:?}"
     );
     let what = "the other candidate to be elected when the term has lasted for its maximum";
-    let next = waiting.elected(cx, cx.patience(), what).await?;
+    let next = waiting.elected_soon(cx, what).await?;
     ensure_safe!(next > hung.token(), "term {next} after {}", hung.token());
     let state = hangs.state().await;
     ensure!(
@@ -111,7 +111,7 @@ pub(crate) async fn leaders_that_hang_take_turns(cx: &Cx) -> Verdict {
     let asked = Instant::now();
     let mut leader = Leading::begin(&limited(&one, "one")?);
     let what = "the only candidate to be elected";
-    let mut term = leader.elected(cx, cx.patience(), what).await?;
+    let mut term = leader.elected_soon(cx, what).await?;
     let mut waiting = Leading::begin(&limited(&two, "two")?);
     for turns in 1..=2 {
         let next = leader.followed_by(&mut waiting, cx, maximum + cx.patience()).await?;

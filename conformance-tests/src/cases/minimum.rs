@@ -73,7 +73,7 @@ pub(crate) async fn a_minimum_hold_outlasts_its_guard(cx: &Cx) -> Verdict {
         ensure_safe!(next.token() > token, "token {} after {token}", next.token());
         next.released().await?;
     }
-    cx.until_free("a", cx.patience(), "the release").await
+    cx.until_free("a", "the release").await
 }
 
 /// Those who wait already, here and elsewhere, wait it out. By capability.

@@ -45,8 +45,7 @@ pub(crate) async fn all_or_none(cx: &Cx) -> Verdict {
         }
     }
     for name in ["a", "c"] {
-        cx.until_free(name, cx.patience(), "an acquire of several timed out")
-            .await?;
+        cx.until_free(name, "an acquire of several timed out").await?;
     }
     taken.released().await?;
     let what = "acquire several that are free";
@@ -60,7 +59,7 @@ pub(crate) async fn all_or_none(cx: &Cx) -> Verdict {
         guard.released().await?;
     }
     for ask in &asks {
-        cx.until_free(&ask.name, cx.patience(), "all were released").await?;
+        cx.until_free(&ask.name, "all were released").await?;
     }
     Ok(())
 }
@@ -78,12 +77,11 @@ pub(crate) async fn a_refused_try_leaves_nothing(cx: &Cx) -> Verdict {
             .or_fail(what)?;
         ensure_safe_by_ttl!(tried.is_none(), "one of them was taken, and the try came to {tried:?}");
         for name in ["a", "c"] {
-            cx.until_free(name, cx.patience(), "a try for several was refused")
-                .await?;
+            cx.until_free(name, "a try for several was refused").await?;
         }
     }
     taken.released().await?;
-    cx.until_free("b", cx.patience(), "its holder released").await
+    cx.until_free("b", "its holder released").await
 }
 
 /// Two clients that acquire the same locks in opposite orders never wait for each other.
@@ -104,7 +102,7 @@ pub(crate) async fn opposite_orders_end(cx: &Cx) -> Verdict {
     let what = "two that acquire the same locks in opposite orders";
     cx.within(3 * cx.patience(), what, both).await??;
     for name in ["a", "b", "c"] {
-        cx.until_free(name, cx.patience(), "all were released").await?;
+        cx.until_free(name, "all were released").await?;
     }
     Ok(())
 }

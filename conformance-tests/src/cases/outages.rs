@@ -63,7 +63,7 @@ pub(crate) async fn a_lost_connection_is_an_error_and_mended(cx: &RawCx) -> Verd
     };
     cx.soon("the connection to come back", mended).await?;
     client.abandon(&request).await.or_fail("abandon")?;
-    cx.until_free("a", cx.patience(), "the abandon").await
+    cx.until_free("a", "the abandon").await
 }
 
 /// A waiter outlasts an outage, and gets the lock after it.
@@ -85,7 +85,7 @@ pub(crate) async fn a_waiter_outlasts_an_outage(cx: &Cx) -> Verdict {
         .or_fail("wait")?;
     let acquired = acquired.ok_or_else(|| Stop::assertion("a waiter was told busy"))?;
     acquired.released().await?;
-    cx.until_free("a", cx.freed_by(cx.ttl()), "the outage").await
+    cx.until_free_by("a", cx.freed_by(cx.ttl()), "the outage").await
 }
 
 /// If the connection of a waiter is cut, its wait ends at its deadline as unavailable, not as a lock that is taken.
@@ -130,7 +130,7 @@ async fn a_wait_behind(cx: &Cx, time: Duration, fail: fn(&Link)) -> Result<Error
     ensure!(took >= time, "a wait of {time:?} ended after {took:?}: {error}");
     link.heal();
     guard.released().await?;
-    cx.until_free("a", cx.freed_by(cx.ttl()), "the outage").await?;
+    cx.until_free_by("a", cx.freed_by(cx.ttl()), "the outage").await?;
     Ok(error)
 }
 
@@ -165,7 +165,7 @@ async fn acquires_of_a_free_lock(cx: &Cx, fail: fn(&Link)) -> Result<Vec<Error>,
         };
         errors.push(error);
         link.heal();
-        cx.until_free("a", cx.patience(), "an acquire in an outage").await?;
+        cx.until_free("a", "an acquire in an outage").await?;
     }
     Ok(errors)
 }
@@ -199,7 +199,7 @@ pub(crate) async fn a_try_after_an_outage_asks_the_server(cx: &Cx) -> Verdict {
             }
         }
     }
-    cx.until_free("a", cx.patience(), "the last release").await
+    cx.until_free("a", "the last release").await
 }
 
 /// Releasing in an outage fails as unavailable; the lock is free when its ttl is over, or before.
@@ -218,7 +218,7 @@ pub(crate) async fn a_release_in_an_outage_is_told(cx: &Cx) -> Verdict {
             error.kind()
         );
     }
-    cx.until_free("a", cx.freed_by(cx.ttl()), "a release in an outage")
+    cx.until_free_by("a", cx.freed_by(cx.ttl()), "a release in an outage")
         .await
 }
 
@@ -270,7 +270,8 @@ pub(crate) async fn cancelled_acquires_do_not_prolong_an_outage(cx: &Cx) -> Verd
             }
             Ok(())
         };
-        cx.soon("each of them to be undone or released", free).await??;
+        let what = "each of them to be undone or released";
+        cx.within(cx.freed_soon().await, what, free).await??;
     }
     Ok(())
 }

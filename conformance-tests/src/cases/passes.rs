@@ -82,7 +82,7 @@ pub(crate) async fn a_pass_is_the_same_hold(cx: &RawCx) -> Verdict {
         released == ReleaseOutcome::Released,
         "a release of a live hold answered {released:?}"
     );
-    cx.until_free("a", cx.patience(), "the last holder's release").await
+    cx.until_free("a", "the last holder's release").await
 }
 
 /// Each pass has a larger token than the one before, and there are as many as were reserved.
@@ -116,7 +116,7 @@ pub(crate) async fn reserved_tokens_are_nobody_elses(cx: &RawCx) -> Verdict {
     let next = grant(cx, &other).await?;
     ensure_above(next.token(), &robbed)?;
     next.release().await?;
-    cx.until_free("a", cx.patience(), "all have had it").await
+    cx.until_free("a", "all have had it").await
 }
 
 /// A pass of the earlier grant, made late, is not mistaken for a later holder.
@@ -174,5 +174,5 @@ pub(crate) async fn an_earlier_holders_renewal_arms_its_own_lease(cx: &RawCx) ->
         passed.lease.state()
     );
     passed.release(cx).await?;
-    cx.until_free("a", cx.patience(), "the last holder's release").await
+    cx.until_free("a", "the last holder's release").await
 }

@@ -53,7 +53,7 @@ pub(crate) async fn passes_are_bounded(cx: &Cx) -> Verdict {
         !Capability::Fifo.is_in(client.capabilities()) || bypass <= at_most as usize,
         "one who waited elsewhere was passed {bypass} times, but {at_most} was to be the most"
     );
-    cx.until_free("a", cx.patience(), "all have had their turn").await
+    cx.until_free("a", "all have had their turn").await
 }
 
 /// Whose, and which, in the order of the grants.
@@ -90,7 +90,7 @@ pub(crate) async fn a_loss_after_passes_is_the_last_holders(cx: &Cx) -> Verdict 
         ));
     };
     ensure!(error.is_lost(), "it failed as {:?}: {error}", error.kind());
-    cx.until_free("a", cx.patience(), "it was taken away").await
+    cx.until_free("a", "it was taken away").await
 }
 
 /// The next one is dropped while it is being given the lock: the one behind it has it.
@@ -112,8 +112,7 @@ pub(crate) async fn a_waiter_is_dropped_during_a_release(cx: &Cx) -> Verdict {
         }
         let what = format!("the one behind, after {polls} polls of the release");
         behind.granted(cx, &what).await?.released().await?;
-        cx.until_free("a", cx.patience(), "the next one was dropped during a release")
-            .await?;
+        cx.until_free("a", "the next one was dropped during a release").await?;
         if is_done {
             return ensure_disturbed(&client, polls);
         }
@@ -130,7 +129,7 @@ pub(crate) async fn a_release_is_dropped_before_a_waiter(cx: &Cx) -> Verdict {
         let done = cx.soon("a release", Polls::new(guard.released(), polls)).await?;
         let what = format!("the next one, after a release was dropped that had {polls} polls");
         next.granted(cx, &what).await?.released().await?;
-        cx.until_free("a", cx.patience(), "a release was dropped").await?;
+        cx.until_free("a", "a release was dropped").await?;
         if let Some(released) = done {
             released?;
             return ensure_disturbed(&client, polls);
@@ -172,7 +171,7 @@ pub(crate) async fn a_release_whose_reply_is_lost_frees_the_next(cx: &Cx) -> Ver
             .await?
             .released()
             .await?;
-        cx.until_free("a", cx.patience(), "all have had their turn").await?;
+        cx.until_free("a", "all have had their turn").await?;
     }
     Ok(())
 }
@@ -204,7 +203,7 @@ pub(crate) async fn a_waiter_is_dropped_before_a_release_is_answered(cx: &Cx) ->
             is_lost || released.is_ok(),
             "a release whose answer was late failed: {released:?}"
         );
-        cx.until_free("a", cx.patience(), "the next one was dropped before it was answered")
+        cx.until_free("a", "the next one was dropped before it was answered")
             .await?;
     }
     Ok(())

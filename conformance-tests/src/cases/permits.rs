@@ -62,8 +62,7 @@ pub(crate) async fn never_more_than_the_limit(cx: &RawCx) -> Verdict {
         together.load(Ordering::SeqCst),
         "six clients shared {LIMIT} permits, and never two at a time"
     );
-    cx.until_free("a", cx.patience(), "all permits have been released")
-        .await
+    cx.until_free("a", "all permits have been released").await
 }
 
 /// A request for several permits gets all of them at once, and while they are not there, none of them.
@@ -91,8 +90,7 @@ pub(crate) async fn several_permits_or_none(cx: &RawCx) -> Verdict {
     for grant in [second, third] {
         grant.release().await?;
     }
-    cx.until_free("a", cx.patience(), "all permits have been released")
-        .await
+    cx.until_free("a", "all permits have been released").await
 }
 
 /// Permits exclude writers and readers, who exclude them: a name is used in one way at a time.
@@ -132,8 +130,7 @@ pub(crate) async fn a_limit_binds_who_states_it(cx: &RawCx) -> Verdict {
     for grant in [raised, lowered] {
         grant.release().await?;
     }
-    cx.until_free("a", cx.patience(), "all permits have been released")
-        .await
+    cx.until_free("a", "all permits have been released").await
 }
 
 /// A request that is repeated takes no second permit, and one release returns what it took.
@@ -155,8 +152,7 @@ pub(crate) async fn a_repeat_takes_no_second_permit(cx: &RawCx) -> Verdict {
     for grant in [second, third] {
         grant.release().await?;
     }
-    cx.until_free("a", cx.patience(), "all permits have been released")
-        .await
+    cx.until_free("a", "all permits have been released").await
 }
 
 /// A request that was cut short leaves no permit: not one that it was given, nor one that it never learned of.
@@ -179,7 +175,7 @@ pub(crate) async fn a_cancelled_acquire_leaves_no_permit(cx: &RawCx) -> Verdict 
     link.heal();
     waiter.control.give_up();
     cx.abandoned(&client, &waiter.request).await?;
-    let bound = cx.freed_by(cx.ttl());
+    let bound = cx.before_expiry(cx.freed_by(cx.ttl())).await;
     cx.until_holders(
         "a",
         1,
@@ -193,8 +189,7 @@ pub(crate) async fn a_cancelled_acquire_leaves_no_permit(cx: &RawCx) -> Verdict 
     for grant in [stays, second] {
         grant.release().await?;
     }
-    cx.until_free("a", cx.patience(), "all permits have been released")
-        .await
+    cx.until_free("a", "all permits have been released").await
 }
 
 /// A permit of which many are there is a name's hold like any other: it has a token, which grows from grant to grant.

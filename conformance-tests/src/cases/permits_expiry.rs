@@ -23,8 +23,7 @@ pub(crate) async fn each_permit_expires_by_itself(cx: &RawCx) -> Verdict {
     for grant in [stays, next] {
         grant.release().await?;
     }
-    cx.until_free("a", cx.patience(), "all permits have been released")
-        .await
+    cx.until_free("a", "all permits have been released").await
 }
 
 /// An expired permit comes back once: its holder's late release and abandon return no second one.
@@ -54,8 +53,7 @@ pub(crate) async fn an_expired_permit_returns_once(cx: &RawCx) -> Verdict {
     for grant in [stays, next] {
         grant.release().await?;
     }
-    cx.until_free("a", cx.patience(), "all permits have been released")
-        .await
+    cx.until_free("a", "all permits have been released").await
 }
 
 /// All permits of a holder that died come back within its ttl.
@@ -89,6 +87,5 @@ pub(crate) async fn a_renewed_permit_stays(cx: &RawCx) -> Verdict {
     ensure!(stays.is_live(), "a permit that was renewed is lost");
     cx.ensure_refused_beside(&stays, &client, "a", permits(2, 2)?).await?;
     stays.release().await?;
-    cx.until_free("a", cx.patience(), "all permits have been released")
-        .await
+    cx.until_free("a", "all permits have been released").await
 }

@@ -38,15 +38,14 @@ pub(crate) async fn a_large_request_is_not_starved(cx: &RawCx) -> Verdict {
     let (request, control) = cx.request_in("a", all).await?;
     let waiting = cx.go_on_waiting(&large, request, control);
     let what = "a request for all permits to be granted among steady small ones";
-    let grant = waiting.grant(cx, cx.patience(), what).await?;
+    let grant = waiting.grant_soon(cx, what).await?;
     is_over.store(true, Ordering::SeqCst);
     cx.ensure_holders("a", 1, "one holds all permits").await?;
     grant.release().await?;
     while let Some(taker) = cx.soon("the small requests to end", takers.join_next()).await? {
         taker.map_err(|panic| Stop::assertion(panic.to_string()))??;
     }
-    cx.until_free("a", cx.patience(), "all permits have been released")
-        .await
+    cx.until_free("a", "all permits have been released").await
 }
 
 /// A small request that comes after a waiting large one is not granted before it, though its permit is there. By
@@ -65,11 +64,11 @@ pub(crate) async fn a_small_request_does_not_pass_a_large_one(cx: &RawCx) -> Ver
     ensure_in_line(&[&behind], "while a large request waited").await?;
     held.release().await?;
     let what = "the large request to be granted";
-    let grant = waiting.grant(cx, cx.patience(), what).await?;
+    let grant = waiting.grant_soon(cx, what).await?;
     ensure_waiting(&[&behind], "while all permits were out").await?;
     grant.release().await?;
     let what = "the small request behind it to be granted";
-    behind.grant(cx, cx.patience(), what).await?.release().await
+    behind.grant_soon(cx, what).await?.release().await
 }
 
 /// Permits that come back together are given to all who wait for them, none after another.
@@ -85,14 +84,13 @@ pub(crate) async fn several_waiters_enter_at_once(cx: &RawCx) -> Verdict {
     let mut grants = Vec::new();
     for waiter in waiting {
         let what = "all who wait for the permits to be granted at once";
-        grants.push(waiter.grant(cx, cx.patience(), what).await?);
+        grants.push(waiter.grant_soon(cx, what).await?);
     }
     cx.ensure_refused(&client, "a", permits(1, 3)?).await?;
     for grant in grants {
         grant.release().await?;
     }
-    cx.until_free("a", cx.patience(), "all permits have been released")
-        .await
+    cx.until_free("a", "all permits have been released").await
 }
 
 /// A request that states a smaller limit and has to wait for it holds back those behind it, whose limit is larger. By
@@ -111,14 +109,13 @@ pub(crate) async fn a_smaller_limit_is_not_starved(cx: &RawCx) -> Verdict {
     ensure_in_line(&[&behind], "while a request waited for its smaller limit").await?;
     first.release().await?;
     let what = "the request of the smaller limit to be granted";
-    let third = waiting.grant(cx, cx.patience(), what).await?;
+    let third = waiting.grant_soon(cx, what).await?;
     let what = "the request of the larger limit to be granted behind it";
-    let fourth = behind.grant(cx, cx.patience(), what).await?;
+    let fourth = behind.grant_soon(cx, what).await?;
     for grant in [second, third, fourth] {
         grant.release().await?;
     }
-    cx.until_free("a", cx.patience(), "all permits have been released")
-        .await
+    cx.until_free("a", "all permits have been released").await
 }
 
 /// A waiter that gives up keeps the permits from nobody behind it.
@@ -133,10 +130,9 @@ pub(crate) async fn a_waiter_that_leaves_lets_smaller_ones_in(cx: &RawCx) -> Ver
     cx.until_places("a", 2).await?;
     waiting.abandon(cx, &large).await?;
     let what = "the one behind the one who left to be granted";
-    let grant = behind.grant(cx, cx.patience(), what).await?;
+    let grant = behind.grant_soon(cx, what).await?;
     for grant in [held, grant] {
         grant.release().await?;
     }
-    cx.until_free("a", cx.patience(), "all permits have been released")
-        .await
+    cx.until_free("a", "all permits have been released").await
 }

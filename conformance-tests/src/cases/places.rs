@@ -41,7 +41,7 @@ pub(crate) async fn local_waiters_share_one_place(cx: &Cx) -> Verdict {
         }
         next.released().await?;
     }
-    cx.until_free("a", cx.patience(), "all have had their turn").await
+    cx.until_free("a", "all have had their turn").await
 }
 
 /// When all who waited have gone, so has their place.
@@ -67,7 +67,7 @@ pub(crate) async fn no_place_outlives_its_waiters(cx: &Cx) -> Verdict {
         .await??;
     ensure!(cx.is_held("a").await?, "those who only waited ended the hold");
     guard.released().await?;
-    cx.until_free("a", cx.patience(), "those who waited had gone").await
+    cx.until_free("a", "those who waited had gone").await
 }
 
 /// That the first one's time is up does not cost the others their place before another client. By capability.
@@ -193,7 +193,7 @@ pub(crate) async fn a_grant_to_one_who_left_is_the_next_ones(cx: &Cx) -> Verdict
     cx.ensure_busy_beside(&*guard, &holder, &ask).await?;
     ensure_winners_terms(cx, &*guard, left, won).await?;
     guard.released().await?;
-    cx.until_free("a", cx.patience(), "the release").await
+    cx.until_free("a", "the release").await
 }
 
 /// The same of one who asked for less time: the hold does not end with the ttl for which it was granted.
@@ -226,5 +226,5 @@ pub(crate) async fn a_grant_to_one_who_left_lasts_for_the_next_one(cx: &Cx) -> V
     );
     drop(waiting);
     guard.released().await?;
-    cx.until_free("a", cx.patience(), "the release").await
+    cx.until_free("a", "the release").await
 }

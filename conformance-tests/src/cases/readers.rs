@@ -21,7 +21,7 @@ pub(crate) async fn readers_hold_together(cx: &RawCx) -> Verdict {
         ensure!(reader.is_live(), "a reader lost it when another one came");
         reader.release().await?;
     }
-    cx.until_free("a", cx.patience(), "all readers have released").await
+    cx.until_free("a", "all readers have released").await
 }
 
 /// A writer gets a name only when all readers have released it, and then nobody else does, of its own client neither.
@@ -88,7 +88,7 @@ pub(crate) async fn the_first_reader_to_leave_frees_nothing(cx: &RawCx) -> Verdi
         );
     }
     second.release().await?;
-    cx.until_free("a", cx.patience(), "all readers have released").await
+    cx.until_free("a", "all readers have released").await
 }
 
 /// A reader that asks again has the same hold, whose token stays, and which one release ends.
@@ -104,7 +104,7 @@ pub(crate) async fn a_repeated_shared_acquire_is_one_hold(cx: &RawCx) -> Verdict
     grant.release().await?;
     cx.ensure_holders("a", 1, "one of two readers released").await?;
     beside.release().await?;
-    cx.until_free("a", cx.patience(), "one release of each reader").await
+    cx.until_free("a", "one release of each reader").await
 }
 
 /// The end of a reader's request, however often it is asked for, ends that reader's hold and no other.
@@ -126,7 +126,7 @@ pub(crate) async fn a_shared_abandon_leaves_the_others(cx: &RawCx) -> Verdict {
         "an abandoned reader was granted"
     );
     stays.release().await?;
-    cx.until_free("a", cx.patience(), "one reader was abandoned and the other released")
+    cx.until_free("a", "one reader was abandoned and the other released")
         .await
 }
 
@@ -143,11 +143,12 @@ pub(crate) async fn an_unanswered_reader_is_undone(cx: &RawCx) -> Verdict {
     link.heal();
     waiter.control.give_up();
     cx.abandoned(&client, &waiter.request).await?;
-    cx.until_holders("a", 1, cx.freed_by(cx.ttl()), "the hold that was never answered to end")
+    let bound = cx.before_expiry(cx.freed_by(cx.ttl())).await;
+    cx.until_holders("a", 1, bound, "the hold that was never answered to end")
         .await?;
     cx.ensure_refused(&client, "a", Exclusive).await?;
     beside.release().await?;
-    cx.until_free("a", cx.patience(), "the other reader released").await
+    cx.until_free("a", "the other reader released").await
 }
 
 /// Tokens grow over readers, also while they hold the name together, and the next writer's is larger than all of theirs.
@@ -230,5 +231,5 @@ pub(crate) async fn a_late_shared_renewal_revives_nothing(cx: &RawCx) -> Verdict
             stays.release().await?;
         }
     }
-    cx.until_free("a", cx.patience(), "all readers have released").await
+    cx.until_free("a", "all readers have released").await
 }

@@ -26,7 +26,7 @@ pub(crate) async fn each_reader_ends_by_its_own_ttl(cx: &RawCx) -> Verdict {
         reader.release().await?;
     }
     let what = "the writer to be granted after the last reader";
-    writing.grant(cx, cx.patience(), what).await?.release().await
+    writing.grant_soon(cx, what).await?.release().await
 }
 
 /// A silent reader's hold ends although another one renews its own.
@@ -63,7 +63,7 @@ pub(crate) async fn a_renewed_reader_stays(cx: &RawCx) -> Verdict {
     cx.ensure_holders("a", 1, "one reader renewed").await?;
     ensure!(stays.is_live(), "a reader that renewed lost its hold");
     stays.release().await?;
-    cx.until_free("a", cx.patience(), "all readers have released").await
+    cx.until_free("a", "all readers have released").await
 }
 
 /// A reader's hold that expired stays expired: neither its late renewal nor its late release touches the other readers.
@@ -87,5 +87,5 @@ pub(crate) async fn an_expired_reader_stays_expired(cx: &RawCx) -> Verdict {
     );
     cx.ensure_holders("a", 1, "an expired reader released").await?;
     stays.release().await?;
-    cx.until_free("a", cx.patience(), "the other reader released").await
+    cx.until_free("a", "the other reader released").await
 }

@@ -24,7 +24,7 @@ pub(crate) async fn the_last_reader_admits_the_writer(cx: &RawCx) -> Verdict {
     ensure_waiting(&[&writing], "while a reader held it").await?;
     last.release().await?;
     let what = "the writer to be granted after the last reader";
-    writing.grant(cx, cx.patience(), what).await?.release().await
+    writing.grant_soon(cx, what).await?.release().await
 }
 
 /// All readers that wait for a writer get the name when it releases, none after another.
@@ -40,12 +40,12 @@ pub(crate) async fn waiting_readers_enter_together(cx: &RawCx) -> Verdict {
     let mut readers = Vec::new();
     for waiter in waiting {
         let what = "all waiting readers to be granted together";
-        readers.push(waiter.grant(cx, cx.patience(), what).await?);
+        readers.push(waiter.grant_soon(cx, what).await?);
     }
     for reader in readers {
         reader.release().await?;
     }
-    cx.until_free("a", cx.patience(), "all readers have released").await
+    cx.until_free("a", "all readers have released").await
 }
 
 /// A reader that comes after a waiting writer does not get the name before it, though readers hold it. By capability.
@@ -63,11 +63,11 @@ pub(crate) async fn a_reader_does_not_pass_a_waiting_writer(cx: &RawCx) -> Verdi
     ensure_waiting(&[&writing], "while a reader held it").await?;
     ensure_in_line(&[&reading], "while a reader held it and a writer waited").await?;
     reader.release().await?;
-    let written = writing.grant(cx, cx.patience(), "the writer to be granted").await?;
+    let written = writing.grant_soon(cx, "the writer to be granted").await?;
     ensure_waiting(&[&reading], "while the writer held it").await?;
     written.release().await?;
     let what = "the reader behind the writer to be granted";
-    reading.grant(cx, cx.patience(), what).await?.release().await
+    reading.grant_soon(cx, what).await?.release().await
 }
 
 /// A writer that comes after waiting readers does not get the name before them. By capability.
@@ -86,14 +86,14 @@ pub(crate) async fn a_writer_does_not_pass_waiting_readers(cx: &RawCx) -> Verdic
     let mut readers = Vec::new();
     for waiter in waiting {
         let what = "a reader before a waiting writer to be granted";
-        readers.push(waiter.grant(cx, cx.patience(), what).await?);
+        readers.push(waiter.grant_soon(cx, what).await?);
     }
     for reader in readers {
         ensure_waiting(&[&writing], "while a reader held it").await?;
         reader.release().await?;
     }
     let what = "the writer behind the readers to be granted";
-    writing.grant(cx, cx.patience(), what).await?.release().await
+    writing.grant_soon(cx, what).await?.release().await
 }
 
 /// A writer gets the name in the end, though there is never a moment without a reader that wants it.
@@ -115,7 +115,7 @@ pub(crate) async fn a_writer_gets_in_under_steady_readers(cx: &RawCx) -> Verdict
     let (request, control) = cx.request_in("a", Exclusive).await?;
     let writing = cx.go_on_waiting(&writer, request, control);
     let what = "a writer to be granted under steady readers";
-    let written = writing.grant(cx, cx.patience(), what).await?;
+    let written = writing.grant_soon(cx, what).await?;
     let reading = inside.now.load(Ordering::SeqCst);
     ensure_safe_by_ttl!(reading == 0, "{reading} readers were inside with the writer");
     inside.is_over.store(true, Ordering::SeqCst);
@@ -123,8 +123,7 @@ pub(crate) async fn a_writer_gets_in_under_steady_readers(cx: &RawCx) -> Verdict
     while let Some(reader) = cx.soon("the readers to end", readers.join_next()).await? {
         reader.map_err(|panic| Stop::assertion(panic.to_string()))??;
     }
-    cx.until_free("a", cx.patience(), "readers and a writer have released")
-        .await
+    cx.until_free("a", "readers and a writer have released").await
 }
 
 #[derive(Debug, Default)]
@@ -169,11 +168,11 @@ pub(crate) async fn a_waiting_writer_that_leaves_lets_readers_in(cx: &RawCx) -> 
     sleep(A_MOMENT).await;
     writing.abandon(cx, &writer).await?;
     let what = "the reader to be granted when the writer before it has left";
-    let second = reading.grant(cx, cx.patience(), what).await?;
+    let second = reading.grant_soon(cx, what).await?;
     ensure!(reader.is_live(), "the first reader lost it meanwhile");
     reader.release().await?;
     second.release().await?;
-    cx.until_free("a", cx.patience(), "all readers have released").await
+    cx.until_free("a", "all readers have released").await
 }
 
 /// A waiting writer whose client is dead stops no readers for ever.

@@ -58,7 +58,7 @@ pub(crate) async fn a_key_shares_its_hold(cx: &Cx) -> Verdict {
         );
     }
     outer.released().await?;
-    cx.until_free("a", cx.patience(), "the last guard was released").await?;
+    cx.until_free("a", "the last guard was released").await?;
     // The key is good for another hold.
     let again = cx.hold(&client, &ask).await?;
     share(cx, &client, &ask, &*again)
@@ -97,7 +97,7 @@ pub(crate) async fn a_shared_hold_ends_with_its_last_guard(cx: &Cx) -> Verdict {
             }
         }
         let after = format!("its guards were let go in the order {order:?}");
-        cx.until_free("a", cx.patience(), &after).await?;
+        cx.until_free("a", &after).await?;
     }
     Ok(())
 }
@@ -116,7 +116,7 @@ pub(crate) async fn a_nested_acquire_asks_no_server(cx: &Cx) -> Verdict {
     }
     link.heal();
     outer.released().await?;
-    cx.until_free("a", cx.freed_by(cx.ttl()), "the last guard was released")
+    cx.until_free_by("a", cx.freed_by(cx.ttl()), "the last guard was released")
         .await
 }
 
@@ -146,7 +146,7 @@ pub(crate) async fn a_nested_acquire_while_suspect_is_no_deadlock(cx: &Cx) -> Ve
     link.heal();
     drop(inner);
     drop(outer);
-    cx.until_free("a", cx.freed_by(2 * cx.ttl()), "the last guard was dropped")
+    cx.until_free_by("a", cx.freed_by(2 * cx.ttl()), "the last guard was dropped")
         .await
 }
 
@@ -181,7 +181,7 @@ pub(crate) async fn two_acquires_with_one_key_are_no_deadlock(cx: &Cx) -> Verdic
         let_go(first).await?;
         cx.ensure_busy(&other, &stranger).await?;
         second.released().await?;
-        cx.until_free("a", cx.patience(), "both were released").await?;
+        cx.until_free("a", "both were released").await?;
     }
     Ok(())
 }
@@ -236,7 +236,7 @@ pub(crate) async fn contradicting_options_are_refused(cx: &Cx) -> Verdict {
         guard.state()
     );
     guard.released().await?;
-    cx.until_free("a", cx.patience(), "the release").await
+    cx.until_free("a", "the release").await
 }
 
 /// A hold that was lost is not shared: a caller with its key waits like others, and gets a hold of its own.

@@ -120,7 +120,7 @@ pub(crate) async fn a_robbed_holders_release_says_so(cx: &RawCx) -> Verdict {
         outcome == ReleaseOutcome::AlreadyLost,
         "a hold that was taken away was released: {outcome:?}"
     );
-    cx.until_free("a", cx.patience(), "it was taken away").await
+    cx.until_free("a", "it was taken away").await
 }
 
 /// To the user, releasing what was lost is an error, for good.
@@ -142,7 +142,7 @@ pub(crate) async fn a_release_of_a_lost_lock_is_an_error(cx: &Cx) -> Verdict {
         error.kind()
     );
     ensure!(!error.is_retryable(), "it is lost for good, yet {error} is retryable");
-    cx.until_free("a", cx.patience(), "it was taken away").await
+    cx.until_free("a", "it was taken away").await
 }
 
 /// A release that took effect but whose answer got lost is repeated, and counts.
@@ -153,7 +153,7 @@ pub(crate) async fn a_release_whose_reply_is_lost_counts(cx: &Cx) -> Verdict {
     link.swallow_reply(1);
     let released = cx.soon("the release", guard.release()).await?;
     ensure!(counts(&released), "it took effect, and answered {released:?}");
-    cx.until_free("a", cx.patience(), "the release").await
+    cx.until_free("a", "the release").await
 }
 
 /// A release that was never sent excuses nothing: if the hold was taken away meanwhile, it is lost, not released.
@@ -214,7 +214,7 @@ pub(crate) async fn a_try_follows_a_release_that_is_sent_again(cx: &Cx) -> Verdi
         cx.soon("a try after a drop", trying).await??;
         link.heal();
     }
-    cx.until_free("a", cx.patience(), "the release").await
+    cx.until_free("a", "the release").await
 }
 
 /// A release that is dropped half-way is finished in the background.
@@ -225,7 +225,7 @@ pub(crate) async fn a_release_dropped_half_way_is_finished(cx: &Cx) -> Verdict {
         let guard = cx.hold(&client, &ask).await?;
         // The release may or may not have ended.
         let _unknown = Polls::new(guard.release(), polls).await;
-        cx.until_free("a", cx.patience(), "its release was dropped").await?;
+        cx.until_free("a", "its release was dropped").await?;
     }
     Ok(())
 }

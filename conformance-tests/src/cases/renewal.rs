@@ -136,7 +136,7 @@ pub(crate) async fn a_repeated_acquire_is_released_once(cx: &RawCx) -> Verdict {
         );
     }
     grant.release().await?;
-    cx.until_free("a", cx.patience(), "one release").await
+    cx.until_free("a", "one release").await
 }
 
 /// A network that is silent for less than the ttl costs nothing.
@@ -212,7 +212,7 @@ pub(crate) async fn no_renewal_outlives_the_release(cx: &Cx) -> Verdict {
         sleep(ttl / 10).await;
         ensure!(!cx.is_held("a").await?, "held again after its release");
     }
-    cx.until_free("a", cx.patience(), "the release").await
+    cx.until_free("a", "the release").await
 }
 
 /// Nothing renews after a release, though a renewal would be due.
@@ -228,5 +228,5 @@ pub(crate) async fn a_renewal_after_the_release_does_nothing(cx: &RawCx) -> Verd
         !cx.is_held("a").await?,
         "held again after its release; the renewal was answered {renewed:?}"
     );
-    cx.until_free("a", cx.patience(), "the release").await
+    cx.until_free("a", "the release").await
 }

@@ -72,7 +72,7 @@ pub(crate) async fn a_revoked_hold_keeps_the_name_until_its_lease_ends(cx: &RawC
         next.token()
     );
     next.release().await?;
-    cx.until_free("a", cx.patience(), "the next one's release").await
+    cx.until_free("a", "the next one's release").await
 }
 
 /// However it was revoked, the holder's next renewal tells it, by its cause if the server can tell. By capability.
@@ -132,7 +132,7 @@ async fn loss_of_a_revoked_guard(cx: &RawCx, client: &Arc<dyn DistributedLock>, 
         .within(cx.freed_by(cx.ttl()), "the loss to be noticed", guard.lost())
         .await?;
     drop(guard);
-    cx.until_free("a", cx.freed_by(cx.ttl()), "a revoke").await?;
+    cx.until_free_by("a", cx.freed_by(cx.ttl()), "a revoke").await?;
     Ok(lost)
 }
 
@@ -154,7 +154,7 @@ pub(crate) async fn a_hold_that_is_revoked_at_once_frees_the_name(cx: &RawCx) ->
     let grant = cx.grant(&client, "a").await?;
     let waiter = cx.wait_for(&other, "a", cx.long_ttl().await).await?;
     revoked(cx, &operator, grant.token(), Revoke::Now).await?;
-    let next = waiter.grant(cx, cx.patience(), "the waiter to be granted after a revoke");
+    let next = waiter.grant_soon(cx, "the waiter to be granted after a revoke");
     let next = next.await?;
     ensure_safe!(
         next.token() > grant.token(),
@@ -168,7 +168,7 @@ pub(crate) async fn a_hold_that_is_revoked_at_once_frees_the_name(cx: &RawCx) ->
         "the next holder lost its hold to the former one"
     );
     next.release().await?;
-    cx.until_free("a", cx.patience(), "the next one's release").await
+    cx.until_free("a", "the next one's release").await
 }
 
 /// A token that no hold has, be it an earlier one, a later one or that of a free name, changes nothing. By capability.
@@ -203,7 +203,7 @@ pub(crate) async fn an_old_token_revokes_nothing(cx: &RawCx) -> Verdict {
         }
     }
     grant.release().await?;
-    cx.until_free("a", cx.patience(), "the release").await
+    cx.until_free("a", "the release").await
 }
 
 /// A revoke at the lease's end, whose answer may be lost, finds the hold again; and so does one at once. By capability.
@@ -216,14 +216,14 @@ pub(crate) async fn a_revoke_can_be_repeated(cx: &RawCx) -> Verdict {
     }
     if !Capability::RevokeNow.is_in(client.capabilities()) {
         cx.take_away("a").await;
-        return cx.until_free("a", cx.patience(), "it was taken away").await;
+        return cx.until_free("a", "it was taken away").await;
     }
     revoked(cx, &client, grant.token(), Revoke::Now).await?;
     let next = cx.grant(&client, "a").await?;
     let again = revoke(cx, &client, grant.token(), Revoke::Now).await?;
     ensure!(again == Revoked::NotHeld, "revoked and followed, and {again:?}");
     next.release().await?;
-    cx.until_free("a", cx.patience(), "the release").await
+    cx.until_free("a", "the release").await
 }
 
 /// If revoking is not declared, it is rejected and ends nothing.

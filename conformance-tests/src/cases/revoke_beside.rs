@@ -42,7 +42,7 @@ pub(crate) async fn a_revoke_beside_a_renewal_cuts_nothing_off(cx: &RawCx) -> Ve
     ))?;
     ensure!(!grant.renew(long).await?, "renewed after it was revoked and followed");
     next.release().await?;
-    cx.until_free("a", cx.patience(), "the next one's release").await
+    cx.until_free("a", "the next one's release").await
 }
 
 /// The former holder, which knows nothing of it, releases what is another's by then. By capability.
@@ -66,7 +66,7 @@ pub(crate) async fn a_release_after_a_revoke_leaves_the_next_alone(cx: &RawCx) -
     );
     cx.ensure_taken(&client, "a").await?;
     next.release().await?;
-    cx.until_free("a", cx.patience(), "the next one's release").await
+    cx.until_free("a", "the next one's release").await
 }
 
 /// Whichever comes first, one hold ends, and that of the next one does not. By capability.
@@ -88,7 +88,7 @@ pub(crate) async fn a_revoke_beside_a_release_leaves_the_next_alone(cx: &RawCx) 
         };
         let (revoked, released) = (revoked?, released?);
         let what = "the waiter to be granted after a release and a revoke";
-        let next = waiter.grant(cx, cx.patience(), what).await?;
+        let next = waiter.grant_soon(cx, what).await?;
         ensure_safe_by_ttl!(
             cx.is_kept(&other, &next).await?,
             "the next one's hold was ended: {revoked:?}, {released:?}"
@@ -100,7 +100,7 @@ pub(crate) async fn a_revoke_beside_a_release_leaves_the_next_alone(cx: &RawCx) 
         );
         next.release().await?;
     }
-    cx.until_free("a", cx.patience(), "the last release").await
+    cx.until_free("a", "the last release").await
 }
 
 /// The server knows nothing of passes: all tokens that the grant reserved name the same hold. By capability.
@@ -133,7 +133,7 @@ pub(crate) async fn a_hold_that_was_passed_on_is_revoked_by_any_of_its_tokens(cx
         if how == Revoke::AtLeaseEnd {
             cx.take_away("a").await;
         }
-        cx.until_free("a", cx.patience(), "a revoke").await?;
+        cx.until_free("a", "a revoke").await?;
     }
     Ok(())
 }
@@ -165,11 +165,7 @@ pub(crate) async fn a_reader_is_revoked_alone(cx: &RawCx) -> Verdict {
         let (request, control) = cx.request_in_for("a", Mode::Exclusive, long)?;
         let writer = cx.wait_with(&client, request, control).await?;
         revoked(cx, &operator, second.token(), Revoke::Now).await?;
-        let writer = writer.grant(
-            cx,
-            cx.patience(),
-            "the writer to be granted after the last reader was revoked",
-        );
+        let writer = writer.grant_soon(cx, "the writer to be granted after the last reader was revoked");
         writer.await?.release().await?;
     } else {
         second.release().await?;
@@ -177,5 +173,5 @@ pub(crate) async fn a_reader_is_revoked_alone(cx: &RawCx) -> Verdict {
             cx.take_away("a").await;
         }
     }
-    cx.until_free("a", cx.patience(), "all were revoked").await
+    cx.until_free("a", "all were revoked").await
 }

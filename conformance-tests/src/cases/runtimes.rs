@@ -33,7 +33,7 @@ pub(crate) async fn an_acquire_dropped_half_way_can_be_repeated(cx: &RawCx) -> V
         let grant = Grant::new(hold, request, control);
         cx.ensure_taken(&cx.backend().await, "a").await?;
         grant.release().await?;
-        cx.until_free("a", cx.patience(), &what).await?;
+        cx.until_free("a", &what).await?;
     }
     Err(Stop::assertion(format!("an acquire takes more than {MANY} polls")))
 }
@@ -66,9 +66,9 @@ pub(crate) async fn a_wait_dropped_half_way_can_be_repeated(cx: &RawCx) -> Verdi
     cx.until_places("a", 1).await?;
     waiter.ensure_waiting("while it was held")?;
     grant.release().await?;
-    let granted = waiter.grant(cx, cx.patience(), "the waiter to be granted").await?;
+    let granted = waiter.grant_soon(cx, "the waiter to be granted").await?;
     granted.release().await?;
-    cx.until_free("a", cx.patience(), "its release").await
+    cx.until_free("a", "its release").await
 }
 
 async fn told_busy(request: &AcquireRequest) {
@@ -89,7 +89,7 @@ pub(crate) async fn a_release_dropped_half_way_can_be_repeated(cx: &RawCx) -> Ve
         })??;
         // Nobody knows whether the first call did it.
         let _outcome = grant.released(cx).await?;
-        cx.until_free("a", cx.patience(), "a release that was repeated").await?;
+        cx.until_free("a", "a release that was repeated").await?;
         let grant = cx.grant(&client, "b").await?;
         let (abandoning, request) = (client.clone(), grant.request.clone());
         let is_abandoned = on_a_thread(move || {
@@ -97,8 +97,7 @@ pub(crate) async fn a_release_dropped_half_way_can_be_repeated(cx: &RawCx) -> Ve
             Ok(runtime()?.block_on(abandoning).is_some())
         })??;
         cx.abandoned(&client, &grant.request).await?;
-        cx.until_free("b", cx.patience(), "an abandon that was repeated")
-            .await?;
+        cx.until_free("b", "an abandon that was repeated").await?;
         if is_released && is_abandoned {
             return Ok(());
         }
@@ -122,7 +121,7 @@ pub(crate) async fn an_idle_runtime_keeps_nobody_waiting(cx: &Cx) -> Verdict {
     for _ in 0..3 {
         drop(cx.hold(&client, &ask).await?);
     }
-    cx.until_free("a", cx.patience(), "its guard was dropped").await?;
+    cx.until_free("a", "its guard was dropped").await?;
     cx.hold(&client, &ask).await?.released().await?;
     tokio::time::sleep(2 * cx.ttl()).await;
     cx.ensure_busy_beside(&*held, &cx.subject().await, &cx.ask("held").await)
@@ -151,7 +150,7 @@ pub(crate) async fn a_guard_that_outlives_its_runtime_ends(cx: &Cx) -> Verdict {
         drop(client);
         Ok::<_, Stop>(())
     })??;
-    cx.until_free("a", cx.freed_by(cx.ttl()), "its guard's runtime had gone")
+    cx.until_free_by("a", cx.freed_by(cx.ttl()), "its guard's runtime had gone")
         .await
 }
 
@@ -162,7 +161,8 @@ pub(crate) async fn a_client_outlives_its_runtime(cx: &Cx) -> Verdict {
     on_a_thread(move || acquire_on(&runtime()?, &used, &ask).map(drop))??;
     let guard = cx.hold(&client, &cx.ask("a").await).await?;
     guard.released().await?;
-    cx.until_free("b", cx.freed_by(cx.ttl()), "its runtime had gone").await
+    cx.until_free_by("b", cx.freed_by(cx.ttl()), "its runtime had gone")
+        .await
 }
 
 fn acquire_on(runtime: &Runtime, client: &Arc<dyn Subject>, ask: &Ask) -> Result<Box<dyn SubjectGuard>, Stop> {

@@ -76,7 +76,7 @@ pub(crate) async fn a_status_changes_nothing(cx: &RawCx) -> Verdict {
     }
     cx.ensure_taken(&other, "a").await?;
     grant.release().await?;
-    cx.until_free("a", cx.patience(), "the release").await
+    cx.until_free("a", "the release").await
 }
 
 /// A busy answer names the holder, where the server knows it.

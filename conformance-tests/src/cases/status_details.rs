@@ -102,8 +102,8 @@ pub(crate) async fn the_waiters_are_shown_in_order(cx: &RawCx) -> Verdict {
     }
     grant.release().await?;
     for waiter in waiters {
-        let granted = waiter.grant(cx, cx.patience(), "the next waiter to be granted").await?;
+        let granted = waiter.grant_soon(cx, "the next waiter to be granted").await?;
         granted.release().await?;
     }
-    cx.until_free("a", cx.patience(), "all have had it").await
+    cx.until_free("a", "all have had it").await
 }

@@ -144,9 +144,9 @@ impl Began {
         cx.soon(what, self.ended()).await?
     }
 
-    /// The grant, which must come soon.
+    /// The grant, which must come soon: nothing has to expire before.
     pub(crate) async fn granted(self, cx: &Cx, what: &str) -> Result<Box<dyn SubjectGuard>, Stop> {
-        granted(self.end(cx, what).await?)
+        granted(cx.within(cx.freed_soon().await, what, self.ended()).await??)
     }
 }
 

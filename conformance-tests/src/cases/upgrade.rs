@@ -49,7 +49,7 @@ pub(crate) async fn an_upgrade_waits_for_readers_and_passes_writers(cx: &RawCx) 
     cx.ensure_passes_nobody(&other, "a", Shared).await?;
     reader.release().await?;
     let what = "the upgrade to be granted after the last reader";
-    let upgraded = upgrading.grant(cx, cx.patience(), what).await?;
+    let upgraded = upgrading.grant_soon(cx, what).await?;
     ensure_safe!(
         upgraded.token() > base.token(),
         "{} was upgraded to {}",
@@ -66,7 +66,7 @@ pub(crate) async fn an_upgrade_waits_for_readers_and_passes_writers(cx: &RawCx) 
     );
     upgraded.release().await?;
     let what = "the writer to be granted after the upgraded hold";
-    writing.grant(cx, cx.patience(), what).await?.release().await
+    writing.grant_soon(cx, what).await?.release().await
 }
 
 /// An upgrade beside no other reader is granted at once, also to a request that does not wait.
@@ -83,8 +83,7 @@ pub(crate) async fn an_upgrade_without_readers_is_granted(cx: &RawCx) -> Verdict
         };
         cx.ensure_refused(&cx.connected().await?, "a", Shared).await?;
         upgraded.release().await?;
-        cx.until_free("a", cx.patience(), "the upgraded hold was released")
-            .await?;
+        cx.until_free("a", "the upgraded hold was released").await?;
     }
     Ok(())
 }
@@ -123,7 +122,7 @@ pub(crate) async fn a_failed_upgrade_keeps_the_read(cx: &RawCx) -> Verdict {
     }
     ensure!(base.is_live(), "its upgrade was given up, and nobody believes in it");
     base.release().await?;
-    cx.until_free("a", cx.patience(), "all readers have released").await
+    cx.until_free("a", "all readers have released").await
 }
 
 /// An upgrade that was granted when its caller had gone is undone: the hold that it replaced is back, and nobody wrote
@@ -149,8 +148,8 @@ pub(crate) async fn an_upgrade_that_was_granted_is_given_back(cx: &RawCx) -> Ver
     }
     base.release().await?;
     let what = "the writer to be granted after the hold that was given back";
-    writing.grant(cx, cx.patience(), what).await?.release().await?;
-    cx.until_free("a", cx.patience(), "an upgrade was undone").await
+    writing.grant_soon(cx, what).await?.release().await?;
+    cx.until_free("a", "an upgrade was undone").await
 }
 
 /// An upgrade ends as lost when the hold that it replaces has ended, be it before or while it waits, and leaves nothing.
@@ -177,7 +176,7 @@ pub(crate) async fn an_upgrade_whose_hold_ended_ends(cx: &RawCx) -> Verdict {
     // A place that is left would stop it.
     cx.grant_in(&client, "a", Shared).await?.release().await?;
     reader.release().await?;
-    cx.until_free("a", cx.patience(), "an upgrade had ended").await
+    cx.until_free("a", "an upgrade had ended").await
 }
 
 fn ensure_lost(ended: lock_core::Result<Attempt>) -> Verdict {
@@ -199,6 +198,6 @@ pub(crate) async fn a_waiting_upgradable_enters_beside_readers(cx: &RawCx) -> Ve
     ensure_waiting(&[&second], "while one that may upgrade held it").await?;
     first.release().await?;
     let what = "the next one that may upgrade to be granted";
-    second.grant(cx, cx.patience(), what).await?.release().await?;
+    second.grant_soon(cx, what).await?.release().await?;
     reader.release().await
 }

@@ -44,8 +44,7 @@ pub(crate) async fn a_try_on_a_held_name_is_busy_at_once(cx: &Cx) -> Verdict {
             .await??;
     }
     guard.released().await?;
-    cx.until_free("a", cx.patience(), "the release, since tries leave no place")
-        .await
+    cx.until_free("a", "the release, since tries leave no place").await
 }
 
 /// A request that does not wait leaves no place at the server.
@@ -58,7 +57,7 @@ pub(crate) async fn a_busy_try_leaves_no_place(cx: &RawCx) -> Verdict {
     let waiting = cx.status("a").await?.waiting.unwrap_or(0);
     ensure!(waiting == 0, "{waiting} wait, but all only tried");
     grant.release().await?;
-    cx.until_free("a", cx.patience(), "the release").await
+    cx.until_free("a", "the release").await
 }
 
 /// `drop(guard)` and then a try in the same process: the try finds it free.
@@ -257,8 +256,7 @@ pub(crate) async fn a_wait_of_zero_is_one_try(cx: &Cx) -> Verdict {
         );
     }
     guard.released().await?;
-    cx.until_free("a", cx.patience(), "the release, since tries leave no place")
-        .await?;
+    cx.until_free("a", "the release, since tries leave no place").await?;
     cx.hold(&other, &ask).await?.released().await
 }
 
@@ -272,7 +270,7 @@ pub(crate) async fn a_timed_out_wait_leaves_nothing(cx: &Cx) -> Verdict {
         refused(waited, "a wait that times out")?;
     }
     guard.released().await?;
-    cx.until_free("a", cx.patience(), "the release, since those who waited have gone")
+    cx.until_free("a", "the release, since those who waited have gone")
         .await
 }
 
@@ -299,9 +297,7 @@ pub(crate) async fn a_waiter_that_gives_up_is_passed_over(cx: &RawCx) -> Verdict
     gone.abandon(cx, &first).await?;
     waiting.ensure_waiting("while the name was held")?;
     grant.release().await?;
-    let next = waiting
-        .grant(cx, cx.patience(), "the second waiter to be granted")
-        .await?;
+    let next = waiting.grant_soon(cx, "the second waiter to be granted").await?;
     next.release().await
 }
 
@@ -313,7 +309,7 @@ pub(crate) async fn a_request_given_up_ends_soon(cx: &RawCx) -> Verdict {
     waiting.abandon(cx, &waiter).await?;
     ensure!(cx.is_held("a").await?, "giving up ended somebody else's hold");
     grant.release().await?;
-    cx.until_free("a", cx.patience(), "the release").await
+    cx.until_free("a", "the release").await
 }
 
 /// Terms may change while a request waits; the hold has those of the moment when it was granted.
@@ -327,7 +323,7 @@ pub(crate) async fn the_terms_of_the_grant_count(cx: &RawCx) -> Verdict {
     // be granted on the terms with which it was sent.
     sleep(50 * LITTLE).await;
     grant.release().await?;
-    let granted = waiting.grant(cx, cx.patience(), "the waiter to be granted").await?;
+    let granted = waiting.grant_soon(cx, "the waiter to be granted").await?;
     let label = cx.holder_of("a").await?;
     ensure!(
         label.is_none() || label.as_deref() == Some("the winner"),

@@ -34,6 +34,8 @@ pub struct ReferenceBackend {
     only_id: HolderId,
     /// The acquires under way, for the mutant that takes a dropped one for one of them.
     under_way: Mutex<HashSet<HolderId>>,
+    /// The acquires that were answered, for the mutant that undoes no others.
+    answered: Mutex<HashSet<HolderId>>,
     /// Held while an acquire is being undone, for the mutant whose acquires wait for that.
     undoing: tokio::sync::Mutex<()>,
 }
@@ -45,6 +47,7 @@ impl ReferenceBackend {
             mutant,
             only_id: HolderId::random(),
             under_way: Mutex::default(),
+            answered: Mutex::default(),
             undoing: tokio::sync::Mutex::default(),
         }
     }
@@ -69,6 +72,19 @@ impl ReferenceBackend {
     fn is_over(&self, request: &AcquireRequest) {
         let mut under_way = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
         under_way.remove(&request.holder());
+    }
+
+    fn is_answered(&self, request: &AcquireRequest) -> bool {
+        let answered = self.answered.lock().unwrap_or_else(PoisonError::into_inner);
+        answered.contains(&request.holder())
+    }
+
+    fn note_answer(&self, request: &AcquireRequest) {
+        if !self.has(Mutant::UnansweredIsNotUndone) {
+            return;
+        }
+        let mut answered = self.answered.lock().unwrap_or_else(PoisonError::into_inner);
+        answered.insert(request.holder());
     }
 
     /// One question, its answer, and the moment just before it was sent.
@@ -109,6 +125,7 @@ impl ReferenceBackend {
             false => error,
         })?;
         let (reply, of_effect) = answer;
+        self.note_answer(request);
         if let (Reply::Granted(_), Some(ask)) = (&reply, second_request) {
             self.client.put(move |server| server.set_expiry(&ask)).await?;
         }
@@ -246,6 +263,9 @@ impl DistributedLock for ReferenceBackend {
         };
         if self.has(Mutant::ConnectsWithoutEnd) {
             connect_in_a_task();
+        }
+        if self.has(Mutant::UnansweredIsNotUndone) && !self.is_answered(request) {
+            return Ok(());
         }
         let (name, holder, replaces) = (request.name().clone(), self.holder(request), request.replaces());
         self.client
