@@ -168,7 +168,13 @@ impl Shared {
         let turn: Vec<_> = take.into_iter().chain([&place as _, &lasts as _]).collect();
         let (sent, rows) = self.send(request, connection, &self.statements.turn, &turn).await?;
         let acquired = acquired(&rows)?;
-        if matches!(&acquired, Acquired::Taken(taken) if !taken.is_queued) && place != NO_PLACE {
+        let has_place = match &acquired {
+            Acquired::Granted(_) => true,
+            Acquired::Taken(taken) => taken.is_queued,
+            // Its row is gone, as after the promotion of a standby that lacks it. Only a request without a place makes one.
+            Acquired::Unknown => false,
+        };
+        if !has_place && place != NO_PLACE {
             self.waits.set_place(request.holder(), None);
         }
         Ok((sent, acquired))

@@ -313,6 +313,27 @@ async fn a_place_that_a_crash_undid_is_not_given_again() {
     assert!(tokens.len() == 2 && tokens.is_sorted(), "{tokens:?}");
 }
 
+/// As on a standby that was promoted without it, or after a backup was restored.
+#[testbed::test]
+async fn a_waiter_whose_row_vanished_is_granted_the_free_name() {
+    for lose in ["DELETE FROM {}_leases", "DROP TABLE {}_leases,{}_holders,{}_waiters"] {
+        let fixture = Fixture::shared().await;
+        let lost = grant(&fixture.backend(), "a", secs(600)).await;
+        let backend = fixture.backend();
+        let (request, _control) = options("a", secs(600)).start();
+        let waiting = begin(&backend, &request);
+        eventually("queueing", async || {
+            fixture.number("SELECT count(*) FROM {}_waiters").await == 1
+        })
+        .await;
+        let lose = lose.replace("{}", &fixture.table);
+        fixture.observer().await.batch_execute(&lose).await.unwrap();
+        let attempt = happens("the grant", waiting).await.unwrap().unwrap();
+        let hold = granted(attempt).expect("it is granted");
+        assert!(hold.token() > lost.token());
+    }
+}
+
 #[testbed::test]
 async fn behind_a_pooler_of_transactions_a_waiter_may_listen_at_the_server_itself() {
     // Others of this binary wait on the shared server.
