@@ -16,7 +16,7 @@ const AT_ONCE: usize = 500;
 /// # Errors
 /// [`ErrorKind::Denied`] without the permission; those of the [`Dialer`].
 pub(crate) async fn delete_dead(config: &PostgresConfig, tables: &[DeadRows]) -> Result<u64> {
-    let connection = Dialer::new(config.clone()).dial().await?;
+    let connection = Dialer::grants_nothing(config.clone()).dial().await?;
     let mut deleted = 0;
     for dead in tables {
         let mut last = None;

@@ -63,12 +63,14 @@ struct Shared {
 impl Shared {
     fn new(config: PostgresConfig) -> Self {
         let dialer = Arc::new(Dialer::new(config.clone()));
-        let listens_at = config.listens_at().map(|listen| Arc::new(Dialer::new(listen.clone())));
+        let listens_at = config
+            .listens_at()
+            .map(|listen| Arc::new(Dialer::grants_nothing(listen.clone())));
         Self {
             statements: LeaseStatements::new(config.schema.as_deref(), &config.table),
             asking: Supervisor::new(dialer.clone()),
             // Of its own: it may still lead to a server that nobody acquires from any more.
-            keeping: Supervisor::new(Arc::new(Dialer::new(config.clone()))),
+            keeping: Supervisor::new(Arc::new(Dialer::grants_nothing(config.clone()))),
             listener: Listener::new(listens_at),
             claims: Claims::default(),
             waits: Arc::default(),
@@ -93,11 +95,7 @@ impl Shared {
         let probe = answer
             .and_then(|answer| Probe::read(&answer))
             .map_err(SqlError::into_lock_error)?;
-        if self.dialer.probe().as_ref() != Some(&probe) {
-            probe.check(&self.config, &self.config.address())?;
-        }
-        self.dialer.set_probe(probe);
-        Ok(())
+        self.dialer.check(probe, &self.config.address())
     }
 
     /// Makes sure that the tables are there.

@@ -2,7 +2,7 @@
 
 use lock_core::{Error, ErrorKind, Result};
 
-use crate::config::PostgresConfig;
+use crate::config::{Checks, PostgresConfig};
 use crate::connection::{TextRows, told};
 use crate::error::SqlError;
 
@@ -79,11 +79,10 @@ impl Probe {
         })
     }
 
-    /// Refuses a server that cannot keep locks.
+    /// Refuses a server that cannot serve locks.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`] for a standby, which may be promoted; [`ErrorKind::Misconfigured`] for an old one, and for settings
-    /// that are [refused](crate::Checks::Refuse).
+    /// [`ErrorKind::Unavailable`] for a standby, which may be promoted; [`ErrorKind::Misconfigured`] for an old one.
     pub(crate) fn check(&self, config: &PostgresConfig, address: &str) -> Result<()> {
         if self.version < OLDEST {
             let message = format!(
@@ -107,7 +106,23 @@ impl Probe {
             );
             return Err(Error::new(ErrorKind::Misconfigured, message));
         }
-        config.checks.apply("PostgreSQL server", address, &self.findings())
+        Ok(())
+    }
+
+    /// Warns of settings that can lose locks, or refuses them. `last`: what was judged before, of whose findings it does not warn again.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Misconfigured`] for settings that are [refused](Checks::Refuse).
+    pub(crate) fn judge(&self, checks: Checks, address: &str, last: Option<&Self>) -> Result<()> {
+        match self.is_news(checks, last) {
+            true => checks.apply("PostgreSQL server", address, &self.findings()),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether the findings have consequences once more.
+    fn is_news(&self, checks: Checks, last: Option<&Self>) -> bool {
+        checks == Checks::Refuse || last.is_none_or(|last| last.findings() != self.findings())
     }
 
     /// The settings by which a crash loses leases, and what to do.
@@ -138,7 +153,6 @@ impl Probe {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Checks;
 
     fn probe(changes: &[(usize, &str)]) -> Probe {
         let mut row = ["polylock", "f", "150018", "read committed", "on", "", "on", "on"].map(str::to_owned);
@@ -183,10 +197,24 @@ mod tests {
             let probe = probe(&[(setting, value)]);
             assert_eq!(probe.findings().len(), 1);
             probe.check(&config(), "db").unwrap();
-            probe.check(&config().with_checks(Checks::Off), "db").unwrap();
-            let error = probe.check(&config().with_checks(Checks::Refuse), "db").unwrap_err();
-            assert!(error.to_string().contains("can lose locks"), "{error}");
+            for checks in [Checks::Warn, Checks::Off] {
+                probe.judge(checks, "db", None).unwrap();
+            }
+            for last in [None, Some(&probe)] {
+                let error = probe.judge(Checks::Refuse, "db", last).unwrap_err();
+                assert!(error.to_string().contains("can lose locks"), "{error}");
+            }
         }
+    }
+
+    #[test]
+    fn a_finding_is_no_news_twice() {
+        let (right, wrong) = (probe(&[]), probe(&[(6, "off")]));
+        assert!(wrong.is_news(Checks::Warn, None) && wrong.is_news(Checks::Warn, Some(&right)));
+        let elsewhere = probe(&[(6, "off"), (5, "a")]);
+        assert!(!elsewhere.is_news(Checks::Warn, Some(&wrong)));
+        assert!(elsewhere.is_news(Checks::Refuse, Some(&wrong)));
+        assert!(probe(&[(6, "off"), (7, "off")]).is_news(Checks::Warn, Some(&wrong)));
     }
 
     #[test]

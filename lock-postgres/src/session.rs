@@ -48,8 +48,8 @@ struct Shared {
     control: Supervisor,
     /// The connection of the session that carries most locks.
     carrier: Supervisor,
-    /// Makes all further ones.
-    dialer: Dialer,
+    /// Makes the connections of all sessions.
+    dialer: Arc<Dialer>,
     /// How often it does.
     dials: DialLimiter<Error>,
     /// So many further ones there may be.
@@ -66,11 +66,11 @@ struct Shared {
 
 impl Shared {
     fn new(config: PostgresConfig) -> Self {
-        let dialer = || Dialer::new(config.clone()).with_set_up(set_up);
+        let dialer = Arc::new(Dialer::new(config.clone()).with_set_up(set_up));
         Self {
-            control: Supervisor::new(Arc::new(Dialer::new(config.clone()))),
-            carrier: Supervisor::new(Arc::new(dialer())),
-            dialer: dialer(),
+            control: Supervisor::new(Arc::new(Dialer::grants_nothing(config.clone()))),
+            carrier: Supervisor::new(dialer.clone()),
+            dialer,
             dials: DialLimiter::parallel(),
             further: Arc::new(Semaphore::new(config.sessions.max_connections - 1)),
             sessions: Mutex::default(),

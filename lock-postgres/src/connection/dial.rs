@@ -19,7 +19,7 @@ use tokio_postgres::{Client, Config, NoTls};
 use super::attempts::Attempts;
 use super::tls::Handshake;
 use super::{Connection, OnCall, State};
-use crate::config::{Host, Pooler, PostgresConfig};
+use crate::config::{Checks, Host, Pooler, PostgresConfig};
 use crate::error::{SqlError, connect_error, may_be_foreign, pooler_between, unreachable};
 use crate::probe::{PROBE, Probe, SETTINGS};
 
@@ -66,14 +66,26 @@ impl Dialer {
         }
     }
 
+    /// One for connections over which nothing is granted. It does not judge settings by which a crash loses locks: those that are held
+    /// must be kept and ended, whatever becomes of the server.
+    pub(crate) fn grants_nothing(config: PostgresConfig) -> Self {
+        Self::new(config.with_checks(Checks::Off))
+    }
+
     /// What the server said of itself that was asked last; `None` before the first one was.
     pub(crate) fn probe(&self) -> Option<Probe> {
         self.probe.lock().clone()
     }
 
-    /// Replaces that by what was asked over a connection of this dialer.
-    pub(crate) fn set_probe(&self, probe: Probe) {
+    /// Checks what was asked over a connection of this dialer, and keeps it if it is right.
+    ///
+    /// # Errors
+    /// Those of [`Probe::check`] and [`Probe::judge`].
+    pub(crate) fn check(&self, probe: Probe, address: &str) -> Result<()> {
+        probe.check(&self.config, address)?;
+        probe.judge(self.config.checks, address, self.probe().as_ref())?;
         *self.probe.lock() = Some(probe);
+        Ok(())
     }
 
     /// Has each connection set up like this besides.
@@ -234,8 +246,7 @@ impl Dialer {
         self.has_reached.store(true, Ordering::Relaxed);
         connection.round_trip = asked.elapsed();
         let probe = Probe::read(&answer).map_err(SqlError::into_lock_error)?;
-        probe.check(&self.config, address).map_err(Error::not_executed)?;
-        self.set_probe(probe);
+        self.check(probe, address).map_err(Error::not_executed)?;
         connection.answer_to_set_up = answer;
         connection.was_used = AtomicBool::new(false);
         Ok(Arc::new(connection))

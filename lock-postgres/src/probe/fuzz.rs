@@ -66,6 +66,7 @@ fn probes() {
                     && (pooler == Pooler::None || value(3) == "read committed")
                     && (checks != Checks::Refuse || is_kept);
                 let checked = probe.check(&config, "db:5432");
+                let checked = checked.and_then(|()| probe.judge(checks, "db:5432", None));
                 assert_eq!(checked.is_ok(), is_right, "{text:?}");
                 let Err(error) = checked else { continue };
                 let said = error.to_string();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lock_core::backend::DistributedLock;
+use lock_core::backend::{DistributedLock, ReleaseOutcome, Renewal};
 use lock_core::{Error, ErrorKind};
 use lock_postgres::{Checks, LeaseTableBackend, PostgresConfig};
 use testbed::Postgres;
@@ -81,6 +81,27 @@ async fn a_server_that_forgets_in_a_crash_is_refused_where_that_is_asked() {
     let backend = fixture.backend();
     backend.connect().await.unwrap();
     assert!(!backend.keeps(lock_core::Guarantee::ServerCrash).is_yes());
+}
+
+/// The connections break after an administrator has changed it.
+#[testbed::test]
+async fn a_setting_that_is_refused_ends_no_hold_and_keeps_none_from_its_release() {
+    let fixture = Fixture::own(Postgres::new()).await;
+    let careful = LeaseTableBackend::new(fixture.config().with_checks(Checks::Refuse)).unwrap();
+    let held = grant(&careful, "a", secs(600)).await;
+    fixture.turn_off("full_page_writes").await;
+    let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name='polylock'";
+    fixture.observer().await.batch_execute(end).await.unwrap();
+    eventually("a renewal", async || {
+        matches!(held.hold.renew(secs(600)).await, Ok(Renewal::Renewed(_)))
+    })
+    .await;
+    let (request, _control) = options("b", secs(600)).waits(false).start();
+    let error = careful.acquire(&request).await.unwrap_err();
+    assert_says(&error, ErrorKind::Misconfigured, "with full_page_writes=off");
+    happens("the undo", careful.abandon(&request)).await.unwrap();
+    assert_eq!(held.release().await, ReleaseOutcome::Released);
+    careful.clean_up().await.unwrap();
 }
 
 #[testbed::test]

@@ -106,6 +106,19 @@ impl Fixture {
         value.parse().expect("a number")
     }
 
+    /// Changes a setting of the server, for all connections.
+    pub(crate) async fn turn_off(&self, setting: &str) {
+        let observer = self.observer().await;
+        let change = format!("ALTER SYSTEM SET {setting}=off");
+        observer.batch_execute(&change).await.unwrap();
+        observer.batch_execute("SELECT pg_reload_conf()").await.unwrap();
+        let show = format!("SHOW {setting}");
+        eventually("it to be off", async || {
+            self.value(&show).await.as_deref() == Some("off")
+        })
+        .await;
+    }
+
     /// Locks the row of a name, in a transaction of the client that it returns.
     pub(super) async fn lock_row(&self, name: &str) -> Client {
         let client = self.observer().await;

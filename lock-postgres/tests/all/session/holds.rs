@@ -3,6 +3,7 @@
 use lock_core::ErrorKind;
 use lock_core::backend::{DistributedLock, ReleaseOutcome};
 use lock_postgres::{Checks, SessionBackend};
+use testbed::Postgres;
 
 use super::locks;
 use crate::lease::support::*;
@@ -103,7 +104,7 @@ async fn tables_that_are_dropped_are_made_anew() {
 /// The commit of a token waits for nothing, unless a crash could bring the token back.
 #[testbed::test]
 async fn a_token_ahead_of_the_clock_survives_a_crash() {
-    let fixture = Fixture::own(testbed::Postgres::new()).await;
+    let fixture = Fixture::own(Postgres::new()).await;
     let backend = fixture.sessions();
     grant(&backend, "a", secs(60)).await.release().await;
     let day = 86_400_000_000_u64;
@@ -118,6 +119,26 @@ async fn a_token_ahead_of_the_clock_survives_a_crash() {
     let again = fixture.sessions();
     eventually("a grant", async || again.connect().await.is_ok()).await;
     assert!(grant(&again, "a", secs(60)).await.token() > token);
+}
+
+/// Of the connections of a process, only those that carry locks are checked.
+#[testbed::test]
+async fn a_setting_that_is_refused_keeps_nobody_from_a_status() {
+    let fixture = Fixture::own(Postgres::new()).await;
+    let backend = SessionBackend::new(fixture.session_config().with_checks(Checks::Refuse)).unwrap();
+    let held = grant(&backend, "a", secs(60)).await;
+    fixture.turn_off("full_page_writes").await;
+    let end = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name LIKE 'polylock%' \
+               AND pid NOT IN (SELECT pid FROM pg_locks WHERE locktype='advisory')";
+    assert!(fixture.number(end).await > 0);
+    eventually("a status", async || {
+        backend
+            .status(&name("a"))
+            .await
+            .is_ok_and(|status| status.holders.len() == 1)
+    })
+    .await;
+    assert_eq!(held.release().await, ReleaseOutcome::Released);
 }
 
 /// Their commits wait for nothing, and no check may take that for a setting of the server.
