@@ -1,11 +1,15 @@
 //! A server for tests, which lets everybody in and gives one answer.
 
+use std::sync::Arc;
+
 use futures_util::future::join;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 use tokio::runtime::Builder;
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Config, Error, NoTls, Row, SimpleQueryMessage};
 use uuid::Uuid;
+
+use super::Connection;
 
 /// The bytes of a column; `None` for `NULL`.
 pub(crate) type Value = Option<Vec<u8>>;
@@ -82,6 +86,23 @@ pub(crate) fn messages(columns: &[&str], rows: &[Vec<Value>]) -> Vec<SimpleQuery
         client.simple_query("SELECT").await
     });
     asked.expect("the answer is one of a text")
+}
+
+/// A connection whose server gives this answer to the first text, and leaves.
+pub(crate) async fn connection(answer: Vec<u8>) -> Arc<Connection> {
+    let (client, mut server) = duplex(4096);
+    tokio::spawn(async move {
+        let login = [message(b'R', &[0; 4]), message(b'Z', b"I")].concat();
+        for said in [login, answer] {
+            if server.read(&mut [0; 1024]).await.is_ok_and(|length| length > 0) {
+                server.write_all(&said).await.unwrap();
+            }
+        }
+    });
+    let connected = Config::new().user("u").connect_raw(client, NoTls).await;
+    let (client, driver) = connected.expect("the server lets everybody in");
+    let made = Connection::spawn(client, driver, Box::new(|_| {}));
+    Arc::new(Connection::new(made, false, String::new()))
 }
 
 /// What the driver makes of this answer.

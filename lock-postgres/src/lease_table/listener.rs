@@ -4,6 +4,7 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use lock_core::Result;
 use lock_core::backend::HolderId;
 use lock_kit::backoff::pauses;
 use parking_lot::Mutex;
@@ -11,7 +12,7 @@ use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::waits::Waits;
-use crate::connection::{Connection, Dialer};
+use crate::connection::{Connection, Dialer, OnCall};
 
 /// How often it looks whether anybody waits still.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -83,31 +84,46 @@ impl Listener {
         drop(state);
         let (listen, waits) = (format!("LISTEN \"{}\"", self.channel), Arc::downgrade(waits));
         runtime.spawn(async move {
-            let end = end;
-            let mut pauses = pauses(Duration::from_millis(50), Duration::from_secs(2));
-            while end.goes_on(is_needed(&waits)) {
-                let dialled = dialer.dial_with(|| {
-                    let waits = waits.clone();
-                    Box::new(move |payload: &str| {
-                        if let Some(waits) = waits.upgrade() {
-                            waits.called(payload);
-                        }
-                    })
-                });
-                if let Ok(connection) = dialled.await
-                    && connection.run(&listen, Some(SILENT_AFTER)).await.is_ok()
-                {
-                    end.note(true);
-                    if let Some(waits) = waits.upgrade() {
-                        // Earlier calls may have been missed.
-                        waits.wake_all();
-                    }
-                    watch(&connection, &waits, &end).await;
-                    end.note(false);
-                }
-                sleep(pauses.next().unwrap_or(LOOK_EVERY)).await;
-            }
+            let of_calls = waits.clone();
+            let dial = move || {
+                let (dialer, waits) = (dialer.clone(), of_calls.clone());
+                async move { dialer.dial_with(|| on_call(waits.clone())).await }
+            };
+            listen_on(&listen, &waits, end, dial).await;
         });
+    }
+}
+
+/// Has those ask of whom the calls speak.
+fn on_call(waits: Weak<Waits>) -> OnCall {
+    Box::new(move |payload: &str| {
+        if let Some(waits) = waits.upgrade() {
+            waits.called(payload);
+        }
+    })
+}
+
+/// Listens by this statement, over one connection after the other.
+async fn listen_on<F>(listen: &str, waits: &Weak<Waits>, end: StopOnDrop, dial: impl Fn() -> F)
+where
+    F: Future<Output = Result<Arc<Connection>>>,
+{
+    let pauses = || pauses(Duration::from_millis(50), Duration::from_secs(2));
+    let mut failures = pauses();
+    while end.goes_on(is_needed(waits)) {
+        if let Ok(connection) = dial().await
+            && connection.run(listen, Some(SILENT_AFTER)).await.is_ok()
+        {
+            failures = pauses();
+            end.note(true);
+            if let Some(waits) = waits.upgrade() {
+                // Earlier calls may have been missed.
+                waits.wake_all();
+            }
+            watch(&connection, waits, &end).await;
+            end.note(false);
+        }
+        sleep(failures.next().unwrap_or(LOOK_EVERY)).await;
     }
 }
 
@@ -170,6 +186,7 @@ mod tests {
 
     use super::*;
     use crate::config::PostgresConfig;
+    use crate::connection::scripted::{connection, message};
 
     #[test]
     fn a_runtime_that_shuts_down_holds_up_nobody() {
@@ -181,6 +198,40 @@ mod tests {
         let listener = Listener::new(Some(Arc::new(Dialer::new(config))));
         listener.start(&Arc::default());
         assert!(!listener.state.lock().is_running, "the next waiter starts it");
+    }
+
+    /// As of a server that restarts now and then in the days that a busy process waits.
+    #[tokio::test(start_paused = true)]
+    async fn breaks_long_ago_put_off_no_dial() {
+        const BREAKS: usize = 7;
+        let listener = Listener::new(None);
+        let waits = Arc::<Waits>::default();
+        drop(waits.refused(HolderId::random(), Duration::ZERO));
+        {
+            let mut state = listener.state.lock();
+            (state.is_running, state.run) = (true, 1);
+        }
+        let dials = Mutex::new(Vec::new());
+        let dial = || {
+            dials.lock().push(Instant::now());
+            let answer = [message(b'C', b"LISTEN\0"), message(b'Z', b"I")].concat();
+            async { Ok(connection(answer).await) }
+        };
+        let end = StopOnDrop(listener.state.clone(), 1);
+        let weak = Arc::downgrade(&waits);
+        let broken = async {
+            while dials.lock().len() <= BREAKS {
+                sleep(LOOK_EVERY).await;
+            }
+        };
+        tokio::select! {
+            () = listen_on("LISTEN", &weak, end, dial) => panic!("somebody waits"),
+            () = broken => {}
+        }
+        for pair in dials.lock().windows(2) {
+            let took = pair[1] - pair[0];
+            assert!(took <= LOOK_EVERY + Duration::from_millis(120), "{took:?}");
+        }
     }
 
     #[tokio::test(start_paused = true)]
