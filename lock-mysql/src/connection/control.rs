@@ -28,7 +28,7 @@ pub(crate) struct ControlConnections {
 #[derive(Debug)]
 struct ControlConnection {
     session: Mutex<Option<Arc<Session>>>,
-    /// The last one that had its server [checked](ControlConnections::check).
+    /// The last one that had its server [checked](ControlConnections::check_new).
     checked: Mutex<Option<Identity>>,
     limiter: DialLimiter<ConnectError>,
     /// The connections of the same runtime that carry holds, which this one monitors.
@@ -74,16 +74,23 @@ impl ControlConnections {
         self.run(request, run).await
     }
 
-    /// Makes sure, once for each control connection, that it is one to the same server as this connection for locks, which is
-    /// alive.
+    /// Makes sure that the control connection is one to the same server as this connection for locks, which was just made. If it is not,
+    /// the address may lead to another server by now: then the control connection is made anew.
     ///
     /// # Errors
-    /// [`ErrorKind::Misconfigured`] if its server does not have this one: it could end no connection and show no holder.
+    /// [`ErrorKind::Misconfigured`] if the server of the new one does not have this one either: it could end no connection and show no
+    /// holder.
     ///
     /// # Cancel safety
     /// May be dropped at any point.
-    pub(crate) async fn check(&self, session: &Session) -> Result<()> {
-        match self.is_of_server(session).await? {
+    pub(crate) async fn check_new(&self, session: &Session) -> Result<()> {
+        let control = self.here()?;
+        // One that is silent leads to no server either.
+        if matches!(self.finds(&control, session).await, Ok(true)) {
+            return Ok(());
+        }
+        self.leave();
+        match self.finds(&control, session).await? {
             true => Ok(()),
             false => {
                 let message = "two connections to the MySQL server reached different servers: a proxy spreads them, or leads \
@@ -93,19 +100,23 @@ impl ControlConnections {
         }
     }
 
-    /// Returns whether this connection and the control connection reach the same server. True if it was
-    /// [checked](Self::check) before.
+    /// Returns whether this connection and the control connection reach the same server. True if the latter was
+    /// [checked](Self::check_new) before.
     ///
     /// # Cancel safety
     /// May be dropped at any point.
     pub(super) async fn is_of_server(&self, session: &Session) -> Result<bool> {
-        let control = self
-            .of_this_runtime()
-            .ok_or_else(|| SqlError::NoRuntime.into_lock_error())?;
+        let control = self.here()?;
         let asked = control.live().map(|live| live.identity());
         if asked.is_some() && *control.checked.lock() == asked {
             return Ok(true);
         }
+        self.finds(&control, session).await
+    }
+
+    /// Asks the server of the control connection whether it has this connection.
+    async fn finds(&self, control: &ControlConnection, session: &Session) -> Result<bool> {
+        let asked = control.live().map(|live| live.identity());
         let found = find_connection(session.identity(), async |sql| {
             let answer = self.execute(sql, None).await?;
             Ok(answer.results.into_iter().next().unwrap_or_default())
@@ -150,6 +161,11 @@ impl ControlConnections {
     {
         let control = self.of_this_runtime().ok_or(SqlError::NoRuntime)?;
         control.run(&self.dialer, request, ask).await
+    }
+
+    fn here(&self) -> Result<Arc<ControlConnection>> {
+        self.of_this_runtime()
+            .ok_or_else(|| SqlError::NoRuntime.into_lock_error())
     }
 
     /// `None` outside a runtime.

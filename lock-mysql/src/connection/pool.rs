@@ -63,7 +63,7 @@ impl Pool {
             Some(session) if self.control.is_of_server(&session).await? => (session, true),
             _ => {
                 let session = self.open_monitored(holds).await?;
-                self.control.check(&session).await?;
+                self.control.check_new(&session).await?;
                 (session, false)
             }
         };

@@ -259,7 +259,11 @@ impl Shared {
                 .control
                 .execute(self.statements.commit_token(request.name(), acquired.token), None)
                 .await
-                .map_err(RequestError::into_lock_error)?;
+                .map_err(|error| match error {
+                    // Its server is to be left, as one that refuses to lock the row.
+                    RequestError::Sql(error) if error.is_read_only() => error.into(),
+                    error => RequestError::Lock(error.into_lock_error()),
+                })?;
             // The proof that the row is still ours must be newer than that commit.
             answer = session
                 .run("SELECT 1".to_owned(), Some(ttl), self.client.response_timeout())

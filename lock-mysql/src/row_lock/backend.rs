@@ -97,8 +97,8 @@ const PASS_CONFIRMED_WITHIN: Duration = Duration::from_millis(50);
 /// If clients are led there before step 2 is over, two clients can hold one lock until then. If the old server takes writes
 /// again before its time is over, no hold is lost. From step 1 on the old server refuses acquires as
 /// [`Unavailable`](lock_core::ErrorKind::Unavailable). A release there fails as [`Lost`](lock_core::ErrorKind::Lost) if the
-/// server refuses its write. An acquire that meets a read-only server makes new connections from then on, and so follows the
-/// address to the new primary.
+/// server refuses its write. An acquire that meets a read-only server, or whose new connection reaches another server than the last
+/// ones, makes new connections from then on, and so follows the address to the new primary.
 ///
 /// `read_only` stops no user with the permission to write all the same (`READ_ONLY ADMIN`, `CONNECTION_ADMIN`, `SUPER`): give
 /// polylock's user none of them. Its holds end on a read-only server like all others.
@@ -286,7 +286,7 @@ impl Shared {
             .map_err(SqlError::into_lock_error)?;
         let checked = probe::check_session(&session, limit).await;
         checked.map_err(RequestError::into_lock_error)?;
-        self.client.control.check(&session).await?;
+        self.client.control.check_new(&session).await?;
         self.set_prepared(true);
         self.client.pool.offer(session);
         Ok(())

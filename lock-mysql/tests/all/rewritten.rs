@@ -100,12 +100,34 @@ async fn a_proxy_that_does_not_pass_on_what_leases_need_is_refused() {
     }
 }
 
-/// The control connection broke, and its successor reached another server than those for locks.
+/// The control connection broke, and each successor reaches another server than those for locks.
 #[testbed::test]
 async fn a_later_control_connection_to_another_server_is_refused() {
     let (fixture, elsewhere) = (Fixture::own().await, Fixture::own().await);
-    let proxy = Proxy::of(&fixture).await;
-    let backend = proxy.patient(&fixture);
+    let (proxy, backend) = without_connections(&fixture).await;
+    proxy.lead_next_to(&[&elsewhere, &fixture, &elsewhere]);
+    let (request, _control) = options("a", secs(10)).waits(false).start();
+    let error = soon("refused", backend.acquire(&request)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
+    assert!(error.to_string().contains("different servers"), "{error}");
+}
+
+/// As while an address is moved.
+#[testbed::test]
+async fn a_control_connection_to_another_server_is_made_anew() {
+    let (fixture, elsewhere) = (Fixture::own().await, Fixture::own().await);
+    let (proxy, backend) = without_connections(&fixture).await;
+    proxy.lead_next_to(&[&elsewhere]);
+    let granted = soon("granted", ask(&backend, options("a", secs(10)).waits(false)));
+    let granted = granted.await.unwrap();
+    let status = backend.status(&name("a")).await.unwrap();
+    assert_eq!(status.holders[0].token, Some(granted.hold.token()));
+}
+
+/// A backend whose connections the server has ended.
+async fn without_connections(fixture: &Fixture) -> (Proxy, RowLockBackend) {
+    let proxy = Proxy::of(fixture).await;
+    let backend = proxy.patient(fixture);
     backend.connect().await.unwrap();
     grant(&backend, "a", secs(10)).await.release().await;
     let mut observer = fixture.observer().await;
@@ -114,11 +136,7 @@ async fn a_later_control_connection_to_another_server_is_refused() {
         let id = observer.number(&format!("SELECT MIN(ID) {others}")).await;
         observer.try_run(&format!("KILL CONNECTION {id}")).await;
     }
-    proxy.lead_next_to(&elsewhere);
-    let (request, _control) = options("a", secs(10)).waits(false).start();
-    let error = soon("refused", backend.acquire(&request)).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
-    assert!(error.to_string().contains("different servers"), "{error}");
+    (proxy, backend)
 }
 
 #[testbed::test]

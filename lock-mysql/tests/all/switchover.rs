@@ -1,6 +1,6 @@
 //! A planned switchover: the primary becomes read-only, and a replica takes its place behind the same address.
 
-use lock_core::{Locker, LostCause};
+use lock_core::{FencingToken, Guard, Locker, LostCause};
 use lock_mysql::RowLockBackend;
 use testbed::{Edition, MariaDb, Port, Server, in_some_run};
 
@@ -198,6 +198,51 @@ async fn a_group_changes_its_primary() {
         until("the new primary", takes_writes).await;
     };
     a_switchover_ends_the_old_holds_and_all_clients_follow(&old, &new, demote, promote).await;
+}
+
+/// A process of which no statement has met the read-only server, and the hold that it lost there.
+async fn that_met_no_read_only_server(old: &Fixture, new: &Fixture) -> (Locker, Guard) {
+    plain_user(old).await;
+    let proxy = Proxy::of(old).await;
+    let locks = locks_at(proxy.address(), old);
+    let held = locks.lock("x").acquire().await.unwrap();
+    demote(old).await;
+    assert_eq!(soon("lost", held.lost()).await.cause(), LostCause::ReadOnly);
+    promote(old, new).await;
+    proxy.lead_to(new);
+    (locks, held)
+}
+
+#[testbed::test]
+async fn a_grant_of_the_new_server_is_shown_by_its_process() {
+    if !is_mariadb().await {
+        return;
+    }
+    let (old, new) = replicated().await;
+    let (locks, held) = that_met_no_read_only_server(&old, &new).await;
+    let next = soon("granted by the new server", locks.lock("x").acquire())
+        .await
+        .unwrap();
+    assert!(next.token() > held.token());
+    let status = locks.status("x").await.unwrap();
+    let tokens: Vec<_> = status.holders.iter().map(|holder| holder.token).collect();
+    assert_eq!(tokens, [Some(next.token())]);
+}
+
+/// It is committed over the other connection.
+#[testbed::test]
+async fn a_token_ahead_of_the_clock_is_granted_by_the_new_server() {
+    if !is_mariadb().await {
+        return;
+    }
+    let (old, new) = replicated().await;
+    let (locks, held) = that_met_no_read_only_server(&old, &new).await;
+    let floor = FencingToken::new(held.token().as_u64() + 3_600_000_000).unwrap();
+    let locks = locks.with_token_floor(floor);
+    let next = soon("granted by the new server", locks.lock("x").acquire())
+        .await
+        .unwrap();
+    assert!(next.token() > floor);
 }
 
 #[testbed::test]

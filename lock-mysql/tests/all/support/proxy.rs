@@ -1,5 +1,6 @@
 //! A network on which things go wrong.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -18,8 +19,8 @@ pub(crate) struct Proxy {
     address: String,
     /// Where new connections lead.
     server: Arc<Mutex<String>>,
-    /// Where the next one leads instead.
-    next: Arc<Mutex<Option<String>>>,
+    /// Where the next ones lead instead.
+    next: Arc<Mutex<VecDeque<String>>>,
     faults: Arc<watch::Sender<Faults>>,
     dials: Arc<AtomicUsize>,
     requests: Arc<AtomicUsize>,
@@ -49,13 +50,13 @@ impl Proxy {
         let server = Arc::new(Mutex::new(fixture.server.address().to_owned()));
         let (target, faults_there, counted) = (server.clone(), faults.clone(), dials.clone());
         let requests_there = requests.clone();
-        let next = Arc::<Mutex<Option<String>>>::default();
+        let next = Arc::<Mutex<VecDeque<String>>>::default();
         let next_there = next.clone();
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 let number = counted.fetch_add(1, Ordering::SeqCst) + 1;
                 if !faults_there.borrow().broken {
-                    let next = next_there.lock().unwrap().take();
+                    let next = next_there.lock().unwrap().pop_front();
                     let target = next.unwrap_or_else(|| target.lock().unwrap().clone());
                     let served = serve(number, client, target, faults_there.subscribe(), requests_there.clone());
                     tokio::spawn(served);
@@ -102,9 +103,10 @@ impl Proxy {
         *self.server.lock().unwrap() = fixture.server.address().to_owned();
     }
 
-    /// Leads the next connection to this server, and those after it where they led before.
-    pub(crate) fn lead_next_to(&self, fixture: &Fixture) {
-        *self.next.lock().unwrap() = Some(fixture.server.address().to_owned());
+    /// Leads the next connections to these servers, and those after them where they led before.
+    pub(crate) fn lead_next_to(&self, fixtures: &[&Fixture]) {
+        let addresses = fixtures.iter().map(|fixture| fixture.server.address().to_owned());
+        *self.next.lock().unwrap() = addresses.collect();
     }
 
     /// How often clients have dialled.
