@@ -9,10 +9,8 @@ use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
 use super::Shared;
-use crate::connection::Session;
-use crate::error::SqlError;
-use crate::protocol::JobDone;
-use crate::protocol::lease_table::holds;
+use super::waits::Entry;
+use crate::protocol::lease_table::{self, holds};
 
 impl Shared {
     /// Makes sure that a waiter that has no mark in the row is called once there is none, and returns what wakes it.
@@ -23,14 +21,18 @@ impl Shared {
         if self
             .waits
             .entry(request.holder())
-            .is_some_and(|entry| !entry.has_ended())
+            .is_some_and(|entry| !entry.session.has_ended())
         {
             return Wakes::Turn;
         }
         let Ok(member) = self.asking.member(None).await else {
             return Wakes::Nobody;
         };
-        if !self.waits.set_entry(request.holder(), Some(member.session().clone())) {
+        let mut entry = Entry {
+            session: member.session().clone(),
+            number: None,
+        };
+        if !self.waits.set_entry(request.holder(), Some(entry.clone())) {
             return Wakes::Nobody;
         }
         let name = request.name();
@@ -41,14 +43,27 @@ impl Shared {
             self.run(&self.asking, &member, enter),
             self.run(&self.asking, &member, self.statements.is_marked(name))
         );
-        let truth = |done: Result<JobDone, SqlError>| done.and_then(|done| holds(&done.result));
-        match (truth(entered), truth(marked)) {
-            (Ok(_), Ok(false)) => Wakes::Now,
-            (Ok(true), Ok(true)) => Wakes::Turn,
-            // So many others have entries that one of them is always called.
-            (Ok(false), Ok(true)) => {
+        let number = entered.and_then(|done| lease_table::entered(&done.result));
+        let is_marked = marked.and_then(|done| holds(&done.result));
+        match (number, is_marked) {
+            // So many others have entries that one of them is always called. The next refusal looks for one again.
+            (Ok(None), _) => {
                 self.waits.set_entry(request.holder(), None);
                 Wakes::Turn
+            }
+            (Ok(Some(number)), is_marked) if self.waits.number_entry(request.holder(), number) => match is_marked {
+                Ok(false) => Wakes::Now,
+                Ok(true) => Wakes::Turn,
+                Err(_) => {
+                    self.give_back_entry(name, request.holder());
+                    Wakes::Nobody
+                }
+            },
+            // It was given back meanwhile, with others or before it was taken.
+            (Ok(number @ Some(_)), _) => {
+                entry.number = number;
+                self.leave_and_call(name, Some(entry), false);
+                Wakes::Nobody
             }
             // It may have an entry all the same, which would be called in vain.
             _ => {
@@ -85,19 +100,14 @@ impl Shared {
     }
 
     /// In the background: whoever loses a call asks a little later.
-    fn leave_and_call(
-        self: &Arc<Self>,
-        name: &LockName,
-        entry: Option<Arc<Session>>,
-        calls: bool,
-    ) -> Option<JoinHandle<()>> {
-        let entry = entry.filter(|entry| !entry.has_ended());
+    fn leave_and_call(self: &Arc<Self>, name: &LockName, entry: Option<Entry>, calls: bool) -> Option<JoinHandle<()>> {
+        let entry = entry.filter(|entry| !entry.session.has_ended());
         if entry.is_none() && !calls {
             return None;
         }
         let runtime = Handle::try_current().ok()?;
-        let leave = entry.map(|entry| (entry, self.statements.leave_queue(name)));
-        let call = calls.then(|| self.statements.call_next(name, rand::random_range(0..usize::MAX)));
+        let name = name.clone();
+        let call = calls.then(|| self.statements.call_next(&name, rand::random_range(0..usize::MAX)));
         let shared = self.clone();
         Some(runtime.spawn(async move {
             let Ok(member) = shared.asking.member(None).await else {
@@ -105,8 +115,14 @@ impl Shared {
             };
             // In this order, or it might call itself.
             let leave = async {
-                if let Some((entry, sql)) = leave.filter(|(entry, _)| Arc::ptr_eq(entry, member.session())) {
-                    drop((shared.run(&shared.asking, &member, sql).await, entry));
+                if let Some(Entry { session, number }) =
+                    entry.filter(|entry| Arc::ptr_eq(&entry.session, member.session()))
+                {
+                    if number.is_none() {
+                        shared.waits.forget_entries(&name, &session);
+                    }
+                    let sql = shared.statements.leave_queue(&name, number);
+                    drop((shared.run(&shared.asking, &member, sql).await, session));
                 }
             };
             let call = async {

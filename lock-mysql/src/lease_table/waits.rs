@@ -39,10 +39,18 @@ pub(super) struct Waiter {
     asked: Instant,
     /// True if the row has its mark.
     pub(super) is_marked: bool,
-    /// The connection that has its queue entry, a named lock, or over which a request for one may be under way.
-    pub(super) entry: Option<Arc<Session>>,
+    pub(super) entry: Option<Entry>,
     /// Notified when the name may be free.
     woken: Arc<Notify>,
+}
+
+/// A queue entry, a named lock.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    /// The connection that has it, or over which a request for one may be under way.
+    pub(super) session: Arc<Session>,
+    /// `None` until the server has said which one it is.
+    pub(super) number: Option<usize>,
 }
 
 /// By so much a question may be late.
@@ -98,19 +106,39 @@ impl Waits {
         pause(refused, longest, rest, wakes, rand::random())
     }
 
-    pub(super) fn entry(&self, waiter: HolderId) -> Option<Arc<Session>> {
+    pub(super) fn entry(&self, waiter: HolderId) -> Option<Entry> {
         self.0.lock().waiters.get(&waiter)?.entry.clone()
     }
 
-    pub(super) fn take_entry(&self, waiter: HolderId) -> Option<Arc<Session>> {
+    pub(super) fn take_entry(&self, waiter: HolderId) -> Option<Entry> {
         self.0.lock().waiters.get_mut(&waiter)?.entry.take()
     }
 
     /// Returns whether the waiter is there.
-    pub(super) fn set_entry(&self, waiter: HolderId, entry: Option<Arc<Session>>) -> bool {
+    pub(super) fn set_entry(&self, waiter: HolderId, entry: Option<Entry>) -> bool {
         let mut registry = self.0.lock();
         let waiter = registry.waiters.get_mut(&waiter);
         waiter.map(|waiter| waiter.entry = entry).is_some()
+    }
+
+    /// Notes the number of the entry that a waiter has asked for. False if nobody needs it any more.
+    pub(super) fn number_entry(&self, waiter: HolderId, number: usize) -> bool {
+        let mut registry = self.0.lock();
+        let entry = registry
+            .waiters
+            .get_mut(&waiter)
+            .and_then(|waiter| waiter.entry.as_mut());
+        entry.map(|entry| entry.number = Some(number)).is_some()
+    }
+
+    /// All entries of a name that this connection has are given back: whoever had one looks for another at its next refusal.
+    pub(super) fn forget_entries(&self, name: &LockName, session: &Arc<Session>) {
+        for waiter in self.0.lock().waiters.values_mut() {
+            let is_its = |entry: &mut Entry| Arc::ptr_eq(&entry.session, session);
+            if waiter.name == *name {
+                waiter.entry.take_if(is_its);
+            }
+        }
     }
 
     /// For how long the mark of a waiter stays in the row: until it has asked again.

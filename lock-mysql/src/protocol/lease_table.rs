@@ -17,7 +17,7 @@ use lock_core::backend::{AcquireRequest, HolderId, ListFrom};
 use lock_core::{FencingToken, LockName};
 
 pub(crate) use self::answers::{acquired, free_for, granted, holder, holds, released};
-pub(crate) use self::queue::sleeper_of;
+pub(crate) use self::queue::{entered, sleeper_of};
 use self::sharing::KINDS;
 use crate::names::{label_literal, name_literal};
 use crate::protocol::{DeadRows, HoldRenewal, list_statement};

@@ -10,33 +10,43 @@
 use lock_core::LockName;
 
 use super::{IS_MARKED, LeaseStatements};
+use crate::error::SqlError;
 use crate::names::name_literal;
+use crate::protocol::{StatementResult, column};
 
-/// The most processes that have an entry at a time.
+/// The most waiters that have an entry at a time.
 const ENTRIES: usize = 16;
 
 impl LeaseStatements {
-    /// Takes a free entry for the connection, looking from the `first` one on. [`holds`](super::holds) reads the answer.
+    /// Takes a free entry for the connection, looking from the `first` one on. [`entered`] reads the answer. The connection would be
+    /// given an entry of its own a second time.
     pub(crate) fn enter_queue(&self, name: &LockName, first: usize) -> String {
-        let takes = self
-            .entries(name, first)
-            .map(|entry| format!("WHEN GET_LOCK({entry},0) THEN 1"));
+        let takes = numbers(first).map(|number| {
+            let entry = self.entry(name, number);
+            format!("WHEN IS_FREE_LOCK({entry}) AND GET_LOCK({entry},0) THEN {number}")
+        });
         format!(
-            "SELECT CAST(CASE {} ELSE 0 END AS SIGNED)",
+            "SELECT CAST(CASE {} END AS SIGNED)",
             takes.collect::<Vec<_>>().join(" ")
         )
     }
 
-    /// Gives back all entries that the connection has.
-    pub(crate) fn leave_queue(&self, name: &LockName) -> String {
-        let gives = self.entries(name, 0).map(|entry| format!("RELEASE_LOCK({entry})"));
+    /// Gives back the connection's entry of this number, or all that it has.
+    pub(crate) fn leave_queue(&self, name: &LockName, number: Option<usize>) -> String {
+        let given = match number {
+            Some(number) => vec![number],
+            None => numbers(0).collect(),
+        };
+        let gives = given
+            .into_iter()
+            .map(|number| format!("RELEASE_LOCK({})", self.entry(name, number)));
         format!("DO {}", gives.collect::<Vec<_>>().join(","))
     }
 
     /// Wakes a process that has an entry, looking from the `first` one on. If there is none, the error is
     /// [`NO_SUCH_CONNECTION`](crate::protocol::NO_SUCH_CONNECTION).
     pub(crate) fn call_next(&self, name: &LockName, first: usize) -> String {
-        let entries = self.entries(name, first).map(|entry| format!("IS_USED_LOCK({entry})"));
+        let entries = numbers(first).map(|number| format!("IS_USED_LOCK({})", self.entry(name, number)));
         let connection = format!("COALESCE({})", entries.collect::<Vec<_>>().join(","));
         format!("KILL QUERY IS_USED_LOCK(CONCAT('{SLEEPER_OF}',{connection}))")
     }
@@ -50,15 +60,29 @@ impl LeaseStatements {
         )
     }
 
-    /// The named locks of all entries. Their names take 64 bytes at most, and no letters that differ by their case.
-    fn entries(&self, name: &LockName, first: usize) -> impl Iterator<Item = String> {
+    /// The named lock of an entry. Its name takes 64 bytes at most, and no letters that differ by their case.
+    fn entry(&self, name: &LockName, number: usize) -> String {
         let of = hash(&[
             self.database.as_bytes(),
             self.leases.as_bytes(),
             name.as_str().as_bytes(),
         ]);
-        (0..ENTRIES).map(move |entry| format!("'polylock:queue:{of:016x}:{}'", first.wrapping_add(entry) % ENTRIES))
+        format!("'polylock:queue:{of:016x}:{number}'")
     }
+}
+
+/// The numbers of all entries, from the `first` one on.
+fn numbers(first: usize) -> impl Iterator<Item = usize> {
+    (0..ENTRIES).map(move |entry| first.wrapping_add(entry) % ENTRIES)
+}
+
+/// The number of the entry that was taken; `None`: others have all.
+pub(crate) fn entered(result: &StatementResult) -> Result<Option<usize>, SqlError> {
+    const WHAT: &str = "queue entry";
+    let row = result.rows.first().ok_or(SqlError::UnexpectedAnswer(WHAT))?;
+    let number: Option<i64> = column(row, 0, WHAT)?;
+    let number = number.map(usize::try_from).transpose();
+    number.map_err(|_| SqlError::UnexpectedAnswer(WHAT))
 }
 
 /// The named lock of the connection that sleeps for a process, found by the number of its connection of acquires.
@@ -80,9 +104,15 @@ fn hash(parts: &[&[u8]]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::rows::{Value, row};
 
     fn name() -> LockName {
         LockName::new("a").unwrap()
+    }
+
+    fn entries_from(first: usize) -> Vec<String> {
+        let statements = LeaseStatements::new("t");
+        numbers(first).map(|number| statements.entry(&name(), number)).collect()
     }
 
     /// Other versions of this crate look for the same.
@@ -91,17 +121,22 @@ mod tests {
         // The test vectors of FNV-1a, for text that ends with a zero byte.
         assert_eq!(hash(&[b""]), 0xaf63_bd4c_8601_b7df);
         assert_eq!(hash(&[b"a"]), 0x089b_e207_b544_f1e4);
-        let entries: Vec<_> = LeaseStatements::new("t").entries(&name(), 15).collect();
+        let entries = entries_from(15);
         assert_eq!(entries.len(), ENTRIES);
         let of = hash(&[b"", b"t_leases", b"a"]);
         assert_eq!(entries[0], format!("'polylock:queue:{of:016x}:15'"));
         assert_eq!(entries[1], format!("'polylock:queue:{of:016x}:0'"));
         assert!(entries.iter().all(|entry| entry.len() <= 64));
         let statements = LeaseStatements::new("t");
+        let leave = statements.leave_queue(&name(), None);
         assert!(
-            statements
-                .leave_queue(&name())
-                .starts_with(&format!("DO RELEASE_LOCK({}),", entries[1]))
+            leave.starts_with(&format!("DO RELEASE_LOCK({}),", entries[1])),
+            "{leave}"
+        );
+        assert_eq!(leave.matches("RELEASE_LOCK").count(), ENTRIES);
+        assert_eq!(
+            statements.leave_queue(&name(), Some(15)),
+            format!("DO RELEASE_LOCK({})", entries[0])
         );
         let call = statements.call_next(&name(), 15);
         assert!(
@@ -117,17 +152,32 @@ mod tests {
     #[test]
     fn a_process_enters_at_the_first_entry_that_is_free() {
         let statements = LeaseStatements::new("t");
-        let entries: Vec<_> = statements.entries(&name(), 15).collect();
+        let entries = entries_from(15);
         let enter = statements.enter_queue(&name(), 15);
-        let first = format!(
-            "SELECT CAST(CASE WHEN GET_LOCK({},0) THEN 1 WHEN GET_LOCK({},0) THEN 1 ",
-            entries[0], entries[1]
-        );
+        let takes = |at: usize, number| {
+            let entry = &entries[at];
+            format!("WHEN IS_FREE_LOCK({entry}) AND GET_LOCK({entry},0) THEN {number} ")
+        };
+        let first = format!("SELECT CAST(CASE {}{}", takes(0, 15), takes(1, 0));
         assert!(
-            enter.starts_with(&first) && enter.ends_with(" ELSE 0 END AS SIGNED)"),
+            enter.starts_with(&first) && enter.ends_with(" END AS SIGNED)"),
             "{enter}"
         );
-        assert_eq!(enter.matches("GET_LOCK").count(), ENTRIES);
+        assert_eq!(enter.matches(" GET_LOCK").count(), ENTRIES);
+    }
+
+    #[test]
+    fn an_answer_says_which_entry_was_taken_or_that_all_are() {
+        let answer = |value| {
+            entered(&StatementResult {
+                rows: vec![row(&[value])],
+                ..StatementResult::default()
+            })
+        };
+        assert_eq!(answer(Value::Signed(0)).unwrap(), Some(0));
+        assert_eq!(answer(Value::Signed(15)).unwrap(), Some(15));
+        assert_eq!(answer(Value::Null).unwrap(), None);
+        assert!(answer(Value::Signed(-1)).is_err() && entered(&StatementResult::default()).is_err());
     }
 
     /// A name without a row has no mark.
@@ -149,8 +199,7 @@ mod tests {
         let entry_in = |database, table, name| {
             LeaseStatements::new(table)
                 .in_database(database)
-                .entries(&LockName::new(name).unwrap(), 0)
-                .next()
+                .entry(&LockName::new(name).unwrap(), 0)
         };
         let entry = |table, name| entry_in("app", table, name);
         assert_ne!(entry_in("app", "t", "a"), entry_in("shop", "t", "a"));

@@ -176,6 +176,64 @@ async fn those_who_wait_to_share_a_name_ask_seldom_and_are_woken() {
     }
 }
 
+/// As one of more processes than there are queue entries.
+#[testbed::test]
+async fn a_waiter_that_found_no_queue_entry_looks_again() {
+    let fixture = Fixture::own().await;
+    let (first, second, mut observer) = (backend(&fixture), backend(&fixture), fixture.observer().await);
+    // A request for one permit of several leaves no mark by which others could be known to wait.
+    let held = [
+        grant_in(&first, "a", permits(1, 2)).await,
+        grant_in(&first, "a", permits(1, 2)).await,
+    ];
+    let mut others = fixture.observer().await;
+    for entry in queue_entries(&fixture, "a") {
+        assert_eq!(others.number(&format!("GET_LOCK({entry},0)")).await, 1);
+    }
+    observer
+        .run("SET GLOBAL log_output='TABLE';TRUNCATE mysql.general_log;SET GLOBAL general_log=ON")
+        .await;
+    let waiting = wait_in(&second, permits(1, 2));
+    let looked = "SELECT COUNT(*) FROM mysql.general_log WHERE argument LIKE '%CASE WHEN %GET_LOCK(%' \
+                  AND argument NOT LIKE '%general_log%'";
+    until("looked for", async || observer.number(looked).await > 0).await;
+    observer.run("SET GLOBAL general_log=OFF").await;
+    drop(others);
+    until("queued", async || queued(&mut observer, &fixture, "a").await == 1).await;
+    held[0].release().await;
+    waiting.granted().await.release().await;
+}
+
+/// A writer and a reader wait apart, and the entries of both are named locks of one connection.
+#[testbed::test]
+async fn a_waiter_that_leaves_takes_no_other_queue_entry_along() {
+    let fixture = Fixture::own().await;
+    let (first, marked, both) = (backend(&fixture), backend(&fixture), backend(&fixture));
+    let mut observer = fixture.observer().await;
+    let holder = grant_in(&first, "a", Exclusive).await;
+    let marked = wait_in(&marked, Exclusive);
+    until_marked(&mut observer, &fixture, &marked.request.holder().to_string()).await;
+    let writer = wait_in(&both, Exclusive);
+    until("queued", async || queued(&mut observer, &fixture, "a").await == 1).await;
+    let reader = wait_in(&both, Shared);
+    until("both queued", async || queued(&mut observer, &fixture, "a").await == 2).await;
+    writer.control.give_up();
+    assert!(soon("given up", writer.task).await.unwrap().is_none());
+    both.abandon(&writer.request).await.unwrap();
+    until("the writer has left", async || {
+        queued(&mut observer, &fixture, "a").await < 2
+    })
+    .await;
+    assert_eq!(
+        queued(&mut observer, &fixture, "a").await,
+        1,
+        "the reader's entry is there"
+    );
+    holder.release().await;
+    marked.granted().await.release().await;
+    reader.granted().await.release().await;
+}
+
 /// The server takes no connection of theirs that could sleep. They ask often at first, in the hope of a short hold.
 #[testbed::test]
 async fn those_whom_nobody_can_wake_ask_seldom_to_share_a_name() {

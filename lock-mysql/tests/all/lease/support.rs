@@ -35,13 +35,18 @@ pub(super) async fn is_held(observer: &mut Observer, fixture: &Fixture, name: &s
 
 /// How many processes have an entry in the queue of a name.
 pub(super) async fn queued(observer: &mut Observer, fixture: &Fixture, name: &str) -> u64 {
-    // The entries' names are those of 16 named locks, with a hash of database, table and name: FNV-1a.
+    let used = queue_entries(fixture, name).map(|entry| format!("(IS_USED_LOCK({entry}) IS NOT NULL)"));
+    observer.number(&used.collect::<Vec<_>>().join("+")).await
+}
+
+/// The named locks that are the queue entries of a name.
+pub(super) fn queue_entries(fixture: &Fixture, name: &str) -> impl Iterator<Item = String> {
+    // There are 16, with a hash of database, table and name: FNV-1a.
     let hashed = format!("app\0{}_leases\0{name}\0", fixture.table);
     let hash = hashed.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });
-    let used = (0..16).map(|entry| format!("(IS_USED_LOCK('polylock:queue:{hash:016x}:{entry}') IS NOT NULL)"));
-    observer.number(&used.collect::<Vec<_>>().join("+")).await
+    (0..16).map(move |entry| format!("'polylock:queue:{hash:016x}:{entry}'"))
 }
 
 /// A counter of the server.
