@@ -143,9 +143,9 @@ impl Client {
         self.requests.lock().votes.get(&request.holder()).cloned()
     }
 
-    /// Whether any request may have something at a node.
+    /// Whether a lock is held or being acquired. Votes that are only undone do not count: none of them becomes a hold.
     pub(crate) fn is_used(&self) -> bool {
-        self.requests.lock().votes.values().any(|votes| !votes.is_over())
+        self.requests.lock().votes.values().any(|votes| votes.are_used())
     }
 
     /// Forgets the request if nothing of it is left at any node.

@@ -136,17 +136,19 @@ impl Members {
         self.ended.send_modify(|ended| *ended += 1);
     }
 
-    /// Releases the marks, unless the process has something at a node that others must know of. The next acquire joins again.
+    /// Releases the marks, unless the process holds a lock, or may soon. The next acquire joins again.
     pub(crate) async fn close(&self, is_used: impl FnOnce() -> bool) {
-        {
+        let marks = {
             let mut state = self.state.lock();
             // An acquire is known before it looks at the presence, so either `is_used` sees it, or it sees that the process has left.
             if is_used() {
                 return;
             }
             self.leave(&mut state);
-        }
-        self.release().await;
+            // Those of a process that begins anew after this are not taken from it.
+            std::mem::take(&mut state.marks)
+        };
+        self.release(marks).await;
     }
 
     /// The join that is under way, or `None` if the process has joined. Begins one at these nodes if it has not.
@@ -280,10 +282,15 @@ impl Stay {
                 renew(&self.members).await;
             }
         }
-        // Unless the process has begun anew meanwhile.
-        if matches!(self.members.state.lock().presence, Presence::Left) {
-            self.members.release().await;
-        }
+        let marks = {
+            let mut state = self.members.state.lock();
+            match state.presence {
+                Presence::Left => std::mem::take(&mut state.marks),
+                // The process has begun anew meanwhile, and keeps them.
+                _ => return,
+            }
+        };
+        self.members.release(marks).await;
     }
 
     /// Ends the join. `false` if the process was refused, and so leaves, or has left meanwhile.

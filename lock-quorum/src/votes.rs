@@ -357,6 +357,20 @@ impl Votes {
         self.is_followed.store(false, Ordering::SeqCst);
     }
 
+    /// Whether they are a hold whose lease lives, or may become one.
+    pub(crate) fn are_used(&self) -> bool {
+        let state = self.state.lock();
+        match state.phase {
+            Phase::Ended => false,
+            Phase::Acquiring => state.acquires > 0,
+            Phase::Held(_) => state.acquires > 0 || self.is_live(),
+        }
+    }
+
+    fn is_live(&self) -> bool {
+        matches!(self.request.lease().state(), HoldState::Held | HoldState::Suspect)
+    }
+
     /// Whether it is known that nobody needs these votes any more.
     pub(crate) fn is_over(&self) -> bool {
         let state = self.state.lock();
@@ -367,7 +381,7 @@ impl Votes {
             Phase::Acquiring | Phase::Ended if state.asked.is_empty() => true,
             // Its clean-up has gone with its runtime: it has expired.
             Phase::Acquiring | Phase::Ended => state.ended_at.is_some_and(expired),
-            Phase::Held(_) => !matches!(self.request.lease().state(), HoldState::Held | HoldState::Suspect),
+            Phase::Held(_) => !self.is_live(),
         }
     }
 }

@@ -73,8 +73,7 @@ pub(super) struct Marked {
 
 impl Members {
     /// No release is dropped half-way, unless the mark has expired.
-    pub(super) async fn release(&self) {
-        let marks = std::mem::take(&mut self.state.lock().marks);
+    pub(super) async fn release(&self, marks: Vec<Arc<Marked>>) {
         let lasts = rules::lasts_at_node(self.ttl);
         let released = marks.into_iter().map(|mark| {
             tokio::spawn(async move {

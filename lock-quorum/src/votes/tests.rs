@@ -243,6 +243,29 @@ async fn votes_are_needed_while_an_acquire_runs() {
     assert!(votes.is_over());
 }
 
+/// Others need not know of votes that are only undone.
+#[tokio::test(start_paused = true)]
+async fn votes_are_used_while_they_are_a_hold_or_may_become_one() {
+    let (votes, granted) = three_votes();
+    assert!(!votes.are_used(), "no acquire runs");
+    votes.begin_acquire();
+    assert!(votes.are_used());
+    drop(votes.grant(token(), &granted, 2).unwrap());
+    votes.end_acquire();
+    assert!(votes.are_used());
+    votes.end();
+    assert!(!votes.are_used() && !votes.is_over());
+
+    let (votes, granted) = three_votes();
+    drop(votes.grant(token(), &granted, 2).unwrap());
+    votes.request.lease().lose(LostCause::NotHeld);
+    assert!(!votes.are_used());
+    votes.begin_acquire();
+    assert!(votes.are_used(), "it is asked for again");
+    votes.end();
+    assert!(!votes.are_used(), "it is granted nothing any more");
+}
+
 #[tokio::test(start_paused = true)]
 async fn votes_are_needed_until_they_have_expired_at_their_nodes() {
     let (votes, granted) = three_votes();

@@ -227,6 +227,36 @@ async fn a_process_is_seen_as_long_as_it_holds_a_lock() {
     servers.running(&[0, 1, 3]).await;
 }
 
+/// Its vote there cannot be undone before it expires.
+#[tokio::test(start_paused = true)]
+async fn a_process_that_released_its_locks_is_not_seen_although_a_node_does_not_answer() {
+    let servers = Servers::new();
+    let running = servers.running(&[0, 1, 2]).await;
+    let guard = running.locks.lock("a").acquire().await.unwrap();
+    running.links[2].cut();
+    guard.release().await.unwrap();
+    running.locks.shutdown().await.unwrap();
+    servers.running(&[0, 1, 3]).await;
+}
+
+/// The node that decides refuses, and the answers of the far ones are given back when they arrive.
+#[tokio::test(start_paused = true)]
+async fn a_process_whose_try_was_refused_is_not_seen_after_its_end() {
+    for near in 0..3 {
+        let servers = Servers::new();
+        let running = servers.running(&[0, 1, 2]).await;
+        for node in (0..3).filter(|node| *node != near) {
+            running.links[node].delay(Duration::from_millis(50));
+        }
+        for server in &servers.0[..3] {
+            server.hold_elsewhere("a", TTL).unwrap();
+        }
+        assert!(running.locks.lock("a").try_acquire().await.unwrap().is_none());
+        running.locks.shutdown().await.unwrap();
+        servers.running(&[0, 1, 3]).await;
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_acquire_after_the_end_is_seen_again() {
     let servers = Servers::new();
