@@ -268,6 +268,8 @@ impl Round {
 
     /// Asks for a new vote, which never displaces anybody. A renewal beside this one may have asked for it.
     fn ask(&mut self, missing: Missing) {
+        // Its answer says whether the hold is somebody else's there.
+        self.gone.retain(|node| *node != missing.node);
         let request = &self.votes.request;
         let terms = HoldTerms {
             ttl: self.ttl,

@@ -263,6 +263,28 @@ async fn a_lost_vote_is_restored_by_a_later_renewal() {
     }
 }
 
+/// One node votes again, another one has somebody else's vote, and the third does not answer, whose vote lives.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_votes_again_does_not_count_as_lost() {
+    let servers = Servers::new(3);
+    let client = servers.client();
+    client.links[2].cut();
+    let options = RequestOptions::new(LockName::new("a").unwrap(), Terms::new(TTL));
+    let (request, _control) = options.start();
+    let Attempt::Granted(hold, _armed) = client.backend.acquire(&request).await.unwrap() else {
+        panic!("the name is free");
+    };
+    client.links[2].heal();
+    servers.servers[2].hold_elsewhere("a", TTL).unwrap();
+    assert!(servers.servers[1].take_away("a").unwrap());
+    client.links[0].cut();
+    let error = hold.renew(TTL).await.expect_err("one node of three keeps it");
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    client.links[0].heal();
+    let renewed = hold.renew(TTL).await;
+    assert!(matches!(renewed, Ok(Renewal::Renewed(_))), "{renewed:?}");
+}
+
 /// As an extend beside a renewal by core. One node was down when the lock was acquired, and another one forgets it.
 #[tokio::test(start_paused = true)]
 async fn two_renewals_at_a_time_do_not_take_each_others_votes_for_those_of_somebody_else() {
