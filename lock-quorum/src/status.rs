@@ -7,7 +7,7 @@ use futures_util::future::{BoxFuture, select_all};
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use lock_core::backend::{Change, HolderStatus, LockStatus, Mode, WaiterStatus};
-use lock_core::{FencingToken, LockName, Result};
+use lock_core::{Error, ErrorKind, FencingToken, LockName, Result};
 use tokio::time::{sleep, timeout};
 
 use crate::client::Client;
@@ -18,19 +18,40 @@ use crate::rules::{self, Token};
 
 /// The time to wait for the other nodes when a majority has answered.
 const PATIENCE: Duration = Duration::from_millis(500);
+/// If the answers do not tell who has the lock, since somebody is acquiring or releasing it, the nodes are asked again after this time,
+/// and then after twice that each time.
+const ASK_AGAIN: Duration = Duration::from_millis(10);
 /// For how long one that was not waited for, or could not be asked, is not waited for any more.
 const SUSPICION: Duration = Duration::from_secs(5);
 
+/// # Errors
+/// If a majority does not answer, or a holder may have a majority with the nodes that do not.
 pub(crate) async fn status(client: &Client, name: &LockName) -> Result<LockStatus> {
-    let answers = ask(client, |node| Box::pin(node.backend.status(name))).await?;
-    Ok(combined(&answers, client.nodes.len()))
+    let nodes = client.nodes.len();
+    let mut again = None;
+    loop {
+        let (answers, errors) = ask(client, |node| node.backend.status(name), again).await?;
+        if let Ok(status) = combined(&answers, nodes) {
+            return Ok(status);
+        }
+        let pause = again.map_or(ASK_AGAIN, |pause| 2 * pause);
+        if pause > PATIENCE {
+            let message = format!(
+                "it is not known who has the lock: {} of {nodes} nodes have answered, and the others decide",
+                answers.len()
+            );
+            return Err(Error::new(ErrorKind::Unavailable, message).with_source(errors));
+        }
+        sleep(pause).await;
+        again = Some(pause);
+    }
 }
 
 /// The same, and what completes when a node that answered reports a change. A later holder's majority has one of these nodes, and
 /// each of its votes is reported or was seen. If a node did not answer, the vote that decides may be there: so it completes after a
-/// while, too.
+/// while, too. Until then, a holder that may have a majority is shown without a token.
 pub(crate) async fn follow(client: &Client, name: &LockName) -> Result<(LockStatus, Change)> {
-    let answers = ask(client, |node| Box::pin(node.backend.follow(name))).await?;
+    let (answers, _errors) = ask(client, |node| node.backend.follow(name), None).await?;
     let is_complete = answers.len() == client.nodes.len();
     let (answers, changes): (Vec<LockStatus>, Vec<Change>) = answers.into_iter().unzip();
     let happens = async move {
@@ -43,11 +64,17 @@ pub(crate) async fn follow(client: &Client, name: &LockName) -> Result<(LockStat
             false => _ = timeout(SUSPICION, reported).await,
         }
     };
-    Ok((combined(&answers, client.nodes.len()), Change::new(happens)))
+    let status = combined(&answers, client.nodes.len()).unwrap_or_else(|perhaps| perhaps);
+    Ok((status, Change::new(happens)))
 }
 
-/// Asks all nodes, and returns the answers of a majority at least.
-async fn ask<'a, T>(client: &'a Client, question: impl Fn(&'a Node) -> BoxFuture<'a, Result<T>>) -> Result<Vec<T>> {
+/// Asks all nodes, and returns the answers of a majority at least, and the errors of the others. If it asks `again`, it waits for the
+/// others for this time, suspected or not.
+async fn ask<'a, T>(
+    client: &'a Client,
+    question: impl Fn(&'a Node) -> BoxFuture<'a, Result<T>>,
+    again: Option<Duration>,
+) -> Result<(Vec<T>, NodeErrors)> {
     let nodes = client.nodes.len();
     let mut open: Vec<usize> = (0..nodes).collect();
     let mut asked: FuturesUnordered<_> = (0..nodes)
@@ -55,18 +82,20 @@ async fn ask<'a, T>(client: &'a Client, question: impl Fn(&'a Node) -> BoxFuture
         .collect();
     let mut answers = Vec::new();
     let mut errors = NodeErrors::default();
-    let patience = sleep(PATIENCE);
+    let patience = sleep(again.unwrap_or(PATIENCE));
     tokio::pin!(patience);
     loop {
         let is_enough = answers.len() >= client.needed();
-        if is_enough && open.iter().all(|node| client.nodes[*node].is_suspected()) {
+        let are_suspected = || open.iter().all(|node| client.nodes[*node].is_suspected());
+        if is_enough && again.is_none() && are_suspected() {
             break;
         }
         let answer = tokio::select! {
             biased;
             answer = asked.next() => answer,
             () = &mut patience, if is_enough => {
-                for node in &open {
+                // It was asked again only a moment ago.
+                for node in open.iter().filter(|_| again.is_none()) {
                     client.nodes[*node].suspect(SUSPICION);
                 }
                 break;
@@ -88,6 +117,10 @@ async fn ask<'a, T>(client: &'a Client, question: impl Fn(&'a Node) -> BoxFuture
             }
         }
     }
+    for node in open {
+        let error = Error::new(ErrorKind::Unavailable, "no answer in time");
+        errors.add(node, client.nodes[node].kind(), error);
+    }
     if answers.len() < client.needed() {
         let message = format!(
             "{} of {nodes} nodes tell who has the lock, and a majority is needed",
@@ -95,7 +128,7 @@ async fn ask<'a, T>(client: &'a Client, question: impl Fn(&'a Node) -> BoxFuture
         );
         return Err(errors.into_error(message));
     }
-    Ok(answers)
+    Ok((answers, errors))
 }
 
 /// The text that tells a holder from all others at all nodes.
@@ -108,19 +141,29 @@ enum Identity<'a> {
 }
 
 /// The status that the answers of a majority give: the holder that a majority of all nodes names holds the lock.
-fn combined(answers: &[LockStatus], nodes: usize) -> LockStatus {
+///
+/// # Errors
+/// If no holder has a majority, and the nodes that have not answered may give it to one: the status with each that may have it.
+fn combined(answers: &[LockStatus], nodes: usize) -> std::result::Result<LockStatus, LockStatus> {
     let mut at_nodes: BTreeMap<Identity<'_>, Vec<&HolderStatus>> = BTreeMap::new();
     for status in answers {
         for (identity, holder) in by_identity(status) {
             at_nodes.entry(identity).or_default().push(holder);
         }
     }
+    let with_votes = |least: usize| -> Vec<HolderStatus> {
+        let holders = at_nodes.iter().filter(|(_, votes)| votes.len() >= least);
+        holders
+            .map(|(identity, votes)| holder(identity, votes, nodes))
+            .collect()
+    };
     let needed = rules::majority(nodes);
-    let mut holders: Vec<HolderStatus> = at_nodes
-        .iter()
-        .filter(|(_, votes)| votes.len() >= needed)
-        .map(|(identity, votes)| holder(identity, votes, nodes))
-        .collect();
+    let mut holders = with_votes(needed);
+    let mut is_known = true;
+    if holders.is_empty() {
+        holders = with_votes((needed + answers.len()).saturating_sub(nodes));
+        is_known = holders.is_empty();
+    }
     holders.sort_by_key(|holder| holder.token);
     let mut status = LockStatus::held_by(holders);
     // Whoever waits, waits at one node: the anchor as a rule.
@@ -128,7 +171,10 @@ fn combined(answers: &[LockStatus], nodes: usize) -> LockStatus {
     status.waiting = longest.and_then(|answer| answer.waiting);
     let waiters = longest.and_then(|answer| answer.waiters.as_ref());
     status.waiters = waiters.map(|waiters| waiters.iter().map(waiter).collect());
-    status
+    match is_known {
+        true => Ok(status),
+        false => Err(status),
+    }
 }
 
 /// The waiter whose vote waits at a node: without its mark.
@@ -217,6 +263,22 @@ mod tests {
 
     use super::*;
 
+    fn combined(answers: &[LockStatus], nodes: usize) -> LockStatus {
+        super::combined(answers, nodes).expect("it is known who has the lock")
+    }
+
+    /// The labels of those that may have the lock, if it is not known who has it.
+    fn perhaps(answers: &[LockStatus], nodes: usize) -> Option<Vec<String>> {
+        let status = super::combined(answers, nodes).err()?;
+        let holders = status.holders.iter();
+        let shown = holders.map(|holder| (holder.token, holder.expires_in, holder.label.as_deref()));
+        let labels = shown.map(|shown| match shown {
+            (None, None, Some(label)) => label.to_owned(),
+            shown => panic!("nobody knows that: {shown:?}"),
+        });
+        Some(labels.collect())
+    }
+
     fn held(label: &str, token: u64, seconds: u64) -> LockStatus {
         let token = FencingToken::new(token).unwrap();
         let rest = Duration::from_secs(seconds);
@@ -301,8 +363,26 @@ mod tests {
     #[test]
     fn a_minority_holds_nothing() {
         let free = LockStatus::free().with_waiting(0);
-        assert!(!combined(&[held("a", 7, 20), free.clone(), free], 3).is_held());
-        assert!(!combined(&[held("a", 7, 20), held("b", 7, 20)], 3).is_held());
+        assert!(!combined(&[held("a", 7, 20), free.clone(), free.clone()], 3).is_held());
+        assert!(!combined(&[held("a", 7, 20), held("b", 7, 20), free], 3).is_held());
+    }
+
+    /// A node has not answered.
+    #[test]
+    fn it_is_not_known_who_holds_what_another_vote_decides() {
+        let (free, a) = (LockStatus::free(), held("a", 7, 20));
+        let is = |labels: &[&str]| Some(labels.iter().map(|label| (*label).to_owned()).collect());
+        assert_eq!(perhaps(&[a.clone(), free.clone()], 3), is(&["a"]));
+        assert_eq!(perhaps(&[a.clone(), held("b", 7, 20)], 3), is(&["a", "b"]));
+        assert!(combined(&[a.clone(), a.clone()], 3).is_held());
+        assert!(!combined(&[free.clone(), free.clone()], 3).is_held());
+        let one = [a.clone(), free.clone(), free.clone(), free.clone()];
+        assert!(!combined(&one, 5).is_held());
+        let two = [a.clone(), a.clone(), held("b", 7, 20), free];
+        assert_eq!(perhaps(&two, 5), is(&["a"]), "b cannot have three");
+        // A second reader, of which too little is seen, does not hide the first one.
+        let both = LockStatus::held_by([held("a", 7, 20), held("b", 7, 20)].map(|mut status| status.holders.remove(0)));
+        assert_eq!(combined(&[a, both], 3).holders.len(), 1);
     }
 
     /// Each of two readers with the same label has two nodes, and one node has both.

@@ -3,8 +3,8 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use lock_core::LockName;
 use lock_core::backend::DistributedLock;
+use lock_core::{ErrorKind, LockName};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::{Servers, TTL};
@@ -57,6 +57,47 @@ async fn a_node_that_votes_later_shows_the_token_as_well() {
     };
     timeout(TTL, votes).await.expect("it votes");
     assert_eq!(servers.counts.shown.load(Ordering::SeqCst), 4);
+}
+
+/// The leader has votes at a node that answers and at one that does not.
+#[tokio::test(start_paused = true)]
+async fn a_name_is_not_said_to_be_free_if_a_node_that_does_not_answer_decides() {
+    let servers = Servers::new(3);
+    let (here, elsewhere) = (servers.client(), servers.client());
+    elsewhere.links[2].cut();
+    let term = elsewhere.locks.election("a").campaign().await.unwrap();
+    here.links[0].cut();
+    let error = here.locks.status("a").await.expect_err("a vote of node 1 decides");
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    let line = error.to_string();
+    assert!(
+        line.contains("2 of 3 nodes have answered") && line.contains("node 1"),
+        "{line}"
+    );
+    let (status, mut change) = here.backend.follow(&LockName::new("a").unwrap()).await.unwrap();
+    assert!(status.is_held() && status.holders[0].token.is_none(), "{status:?}");
+    let again = timeout(Duration::from_secs(6), change.happened());
+    again.await.expect("it is time to ask again");
+    here.backend.status(&LockName::new("a").unwrap()).await.unwrap_err();
+    // It is suspected again.
+    here.links[0].heal();
+    let status = here.locks.status("a").await.unwrap();
+    assert_eq!(status.holders[0].token, Some(term.token()), "{status:?}");
+}
+
+/// One node is down, and another one has the vote of somebody who ends.
+#[tokio::test(start_paused = true)]
+async fn a_status_waits_until_votes_that_are_on_their_way_have_arrived() {
+    let servers = Servers::new(3);
+    let client = servers.client();
+    client.links[0].cut();
+    servers.servers[1].hold_elsewhere("a", TTL).unwrap();
+    let ending = async {
+        sleep(Duration::from_millis(100)).await;
+        servers.servers[1].take_away("a").unwrap();
+    };
+    let (status, ()) = tokio::join!(client.locks.status("a"), ending);
+    assert!(!status.unwrap().is_held());
 }
 
 /// The vote that decides may be at a node that was not asked: one that is believed to be silent for five seconds.
