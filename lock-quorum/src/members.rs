@@ -3,17 +3,19 @@
 //! A mark is an exclusive hold of one of a few reserved names, so that it works on each kind of node and expires after a crash. If
 //! more processes run than there are names, the others rely on the marks that are there, and take one when it is free.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use futures_util::future::join_all;
 use lock_core::backend::AcquireRequest;
 use lock_core::{Error, ErrorKind, Result};
+use lock_kit::runtime::RuntimeCheck;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use self::look::look;
 use self::marks::{Marked, leave_marks};
@@ -54,9 +56,9 @@ enum Presence {
     Unseen,
     /// A task joins.
     Joining(Joining),
-    /// The same task renews the marks.
-    Joined,
-    /// It was closed or refused, or the runtime of its task has ended. The next acquire joins again.
+    /// The same task renews the marks, on this runtime.
+    Joined(Arc<RuntimeCheck>),
+    /// It was closed or refused, or the runtime of its task has ended or is not driven. The next acquire or renewal joins again.
     Left,
 }
 
@@ -64,6 +66,9 @@ enum Presence {
 #[derive(Clone)]
 struct Joining {
     since: Instant,
+    /// How often the process had left before.
+    number: u64,
+    runtime: Arc<RuntimeCheck>,
     /// Closed at the end of the join.
     under_way: watch::Receiver<()>,
 }
@@ -71,8 +76,8 @@ struct Joining {
 #[derive(Default)]
 struct State {
     marks: Vec<Arc<Marked>>,
-    /// The nodes that are being asked for a mark.
-    asked: BTreeSet<usize>,
+    /// The nodes that are being asked for a mark, and on which runtimes.
+    asked: BTreeMap<usize, Arc<RuntimeCheck>>,
     presence: Presence,
     /// When the last join began.
     last_join: Option<Instant>,
@@ -129,6 +134,14 @@ impl Members {
         self.leave(&mut self.state.lock());
     }
 
+    /// Leaves, unless the process has left since then, and perhaps begun anew.
+    fn leave_since(&self, number: u64) {
+        let mut state = self.state.lock();
+        if *self.ended.borrow() == number {
+            self.leave(&mut state);
+        }
+    }
+
     fn leave(&self, state: &mut State) {
         if !matches!(state.presence, Presence::Unseen) {
             state.presence = Presence::Left;
@@ -151,18 +164,55 @@ impl Members {
         self.release(marks).await;
     }
 
-    /// The join that is under way, or `None` if the process has joined. Begins one at these nodes if it has not.
+    /// The task that joins or renews the marks: how often the process had left before, and on which runtime it is.
+    fn task(&self) -> Option<(u64, Arc<RuntimeCheck>)> {
+        let state = self.state.lock();
+        match &state.presence {
+            Presence::Joining(Joining { runtime, .. }) | Presence::Joined(runtime) => {
+                Some((*self.ended.borrow(), runtime.clone()))
+            }
+            Presence::Unseen | Presence::Left => None,
+        }
+    }
+
+    /// Leaves if nobody drives the runtime of the task that joins or renews the marks: it may never go on.
+    ///
+    /// # Cancel safety
+    /// If it is dropped, it goes on in the background, or callers who wait for a short time would never find it out.
+    async fn leave_undriven(self: &Arc<Self>) {
+        let is_unknown = |runtime: &RuntimeCheck| runtime.is_driven().now_or_never() != Some(true);
+        if let Some((number, runtime)) = self.task().filter(|(_, runtime)| is_unknown(runtime)) {
+            let members = self.clone();
+            let checking = tokio::spawn(async move {
+                if !runtime.is_driven().await {
+                    members.leave_since(number);
+                }
+            });
+            let _ = checking.await;
+        }
+    }
+
+    /// The join that is under way, or `None` if the process has joined. Begins one at these nodes if it has not, and that `is_wanted`.
     /// See [`answers`] for the `rest`.
-    fn joining(self: &Arc<Self>, nodes: &[usize], rest: Duration) -> Option<Joining> {
+    fn joining(self: &Arc<Self>, nodes: &[usize], rest: Duration, is_wanted: impl FnOnce() -> bool) -> Option<Joining> {
         let mut state = self.state.lock();
         match &state.presence {
-            Presence::Joined => return None,
+            Presence::Joined(_) => return None,
             Presence::Joining(joining) => return Some(joining.clone()),
             Presence::Unseen | Presence::Left => {}
         }
+        // Asked here: a process that is closed has left before, or sees what is used.
+        if !is_wanted() {
+            return None;
+        }
         let (is_under_way, under_way) = watch::channel(());
-        let since = Instant::now();
-        let joining = Joining { since, under_way };
+        let (since, ended) = (Instant::now(), self.ended.subscribe());
+        let joining = Joining {
+            since,
+            number: *ended.borrow(),
+            runtime: Arc::new(RuntimeCheck::new()),
+            under_way,
+        };
         state.presence = Presence::Joining(joining.clone());
         state.last_join = Some(since);
         // A runtime that ended left them. Those that may expire before the first renewal are taken anew.
@@ -174,21 +224,23 @@ impl Members {
         state
             .marks
             .retain(|mark| mark.request.lease().valid_for() > needed(mark));
-        let ended = self.ended.subscribe();
+        drop(state);
+        let runtime = joining.runtime.clone();
         let stay = Stay {
             members: self.clone(),
-            number: *ended.borrow(),
+            number: joining.number,
+            runtime: runtime.clone(),
             is_under_way: Some(is_under_way),
         };
-        drop(state);
+        let staying = stay.run(nodes.to_vec(), rest, ended);
         // A runtime that shuts down drops it at once.
-        tokio::spawn(stay.run(nodes.to_vec(), rest, ended));
+        tokio::spawn(async move { runtime.watch(staying).await });
         Some(joining)
     }
 
-    /// The same for an acquire, at all nodes. `None` also if the process has never joined, since a connect begins that, or was refused
-    /// just now.
-    fn joining_again(self: &Arc<Self>, rest: Duration) -> Option<Joining> {
+    /// The same for an acquire or a renewal, at all nodes. `None` also if the process has never joined, since a connect begins that, or
+    /// was refused just now.
+    fn joining_again(self: &Arc<Self>, rest: Duration, is_wanted: impl FnOnce() -> bool) -> Option<Joining> {
         {
             let state = self.state.lock();
             let is_early = |last: Instant| last.elapsed() < JOIN_AGAIN_EVERY;
@@ -199,7 +251,36 @@ impl Members {
             }
         }
         let nodes: Vec<usize> = (0..self.nodes.len()).collect();
-        self.joining(&nodes, rest)
+        self.joining(&nodes, rest, is_wanted)
+    }
+
+    /// Begins to join again in the background if the process has left, for as long as a hold `is_used`. For a renewal: the
+    /// runtime of the marks may have ended since the acquire, or is driven no more.
+    pub(crate) fn stay_seen(self: &Arc<Self>, is_used: impl FnOnce() -> bool + Send + 'static) {
+        match self.task() {
+            None => drop(self.joining_again(PATIENCE, is_used)),
+            Some((_, runtime)) if runtime.is_here() => {}
+            Some(_) => {
+                let members = self.clone();
+                tokio::spawn(async move {
+                    members.leave_undriven().await;
+                    members.joining_again(PATIENCE, is_used);
+                });
+            }
+        }
+    }
+
+    /// Waits until the process has joined again, if it has left or nobody drives the runtime of its marks; but not for longer
+    /// than until a join has taken the `patience`.
+    async fn seen_again(self: &Arc<Self>, patience: Duration) {
+        self.leave_undriven().await;
+        // A silent node delays each of three steps by a quarter, so that what the others say is known within the patience.
+        while let Some(mut joining) = self.joining_again(patience / 4, || true) {
+            match timeout_at(joining.since + patience, joining.over()).await {
+                Ok(Over::Undriven) => self.leave_since(joining.number),
+                Ok(Over::Joined) | Err(_) => return,
+            }
+        }
     }
 }
 
@@ -211,9 +292,16 @@ impl Members {
 /// # Cancel safety
 /// Dropping it does not end the join.
 pub(crate) async fn join(members: &Arc<Members>, nodes: &[usize]) -> Result<()> {
-    match members.joining(nodes, PATIENCE) {
-        Some(mut joining) => joining.over().await,
-        None => look_and_mark(members, nodes, PATIENCE).await,
+    members.leave_undriven().await;
+    loop {
+        let Some(mut joining) = members.joining(nodes, PATIENCE, || true) else {
+            look_and_mark(members, nodes, PATIENCE).await;
+            break;
+        };
+        match joining.over().await {
+            Over::Joined => break,
+            Over::Undriven => members.leave_since(joining.number),
+        }
     }
     // If it was closed meanwhile, the next acquire joins again.
     members.state.lock().refused.clone().map_or(Ok(()), Err)
@@ -225,23 +313,38 @@ pub(crate) async fn join(members: &Arc<Members>, nodes: &[usize]) -> Result<()> 
 /// # Errors
 /// [`ErrorKind::Misconfigured`] as from [`join`], or if the TTL is too long beside another process.
 pub(crate) async fn check_acquire(members: &Arc<Members>, request: &AcquireRequest, patience: Duration) -> Result<()> {
-    // A silent node delays each of three steps by a quarter, so that what the others say is known within the patience.
-    if let Some(mut joining) = members.joining_again(patience / 4) {
-        let until = joining.since + patience;
-        tokio::select! {
-            biased;
-            () = joining.over() => {}
-            () = request.given_up() => {}
-            () = sleep_until(until) => {}
-        }
+    tokio::select! {
+        biased;
+        () = members.seen_again(patience) => {}
+        () = request.given_up() => {}
     }
     members.check(request.ttl())
 }
 
+/// How the wait for a join ended.
+enum Over {
+    /// The process has joined, or was refused, or has left.
+    Joined,
+    /// Nobody drives its runtime.
+    Undriven,
+}
+
 impl Joining {
-    async fn over(&mut self) {
-        // Nothing is ever sent: it fails when the sender is dropped.
-        let _ = self.under_way.changed().await;
+    async fn over(&mut self) -> Over {
+        tokio::select! {
+            biased;
+            // Nothing is ever sent: it fails when the sender is dropped.
+            _ = self.under_way.changed() => Over::Joined,
+            () = self.runtime.undriven() => Over::Undriven,
+        }
+    }
+}
+
+impl State {
+    /// Whether a mark of this process lives at the node. Forgets one that has expired.
+    fn has_mark_at(&mut self, node: usize) -> bool {
+        self.marks.retain(|mark| mark.node != node || mark.is_live());
+        self.marks.iter().any(|mark| mark.node == node)
     }
 }
 
@@ -260,6 +363,7 @@ struct Stay {
     members: Arc<Members>,
     /// How often the process had left before.
     number: u64,
+    runtime: Arc<RuntimeCheck>,
     /// Dropped at the end of the join.
     is_under_way: Option<watch::Sender<()>>,
 }
@@ -303,34 +407,26 @@ impl Stay {
             self.members.leave(&mut state);
             return false;
         }
-        state.presence = Presence::Joined;
+        state.presence = Presence::Joined(self.runtime.clone());
         true
     }
 }
 
 impl Drop for Stay {
     fn drop(&mut self) {
-        let mut state = self.members.state.lock();
-        // Otherwise the process has left, and perhaps begun anew.
-        if *self.members.ended.borrow() == self.number {
-            self.members.leave(&mut state);
-        }
+        self.members.leave_since(self.number);
     }
 }
 
 async fn renew(members: &Arc<Members>) {
     let marks = members.state.lock().marks.clone();
-    let renewed = join_all(marks.iter().map(|mark| async {
+    let renewed = join_all(marks.iter().map(|mark| async move {
         let is_of_session = members.nodes[mark.node].capabilities.session_renewal;
-        (mark.node, members.renew(mark, is_of_session).await)
+        (mark, members.renew(mark, is_of_session).await)
     }));
-    let lost: BTreeSet<usize> = renewed
-        .await
-        .into_iter()
-        .filter(|(_, lives)| !lives)
-        .map(|(node, _)| node)
-        .collect();
-    members.state.lock().marks.retain(|mark| !lost.contains(&mark.node));
+    for (lost, _) in renewed.await.into_iter().filter(|(_, lives)| !lives) {
+        members.state.lock().marks.retain(|mark| !Arc::ptr_eq(mark, lost));
+    }
 
     let nodes: Vec<usize> = (0..members.nodes.len()).collect();
     leave_marks(members, &nodes, PATIENCE).await;

@@ -29,6 +29,8 @@ pub(crate) async fn renew(client: &Arc<Client>, votes: &Arc<Votes>, ttl: Duratio
     if ttl > votes.request.ttl() {
         client.members.check(ttl).map_err(Error::not_executed)?;
     }
+    let used = votes.clone();
+    client.members.stay_seen(move || used.are_used());
     follow::follow(client, votes);
     let mut round = Round::begin(client, votes, ttl, token);
     loop {

@@ -1,5 +1,6 @@
 //! Marks at the nodes: takes them, renews them and gives them back.
 
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,6 +8,7 @@ use futures_util::future::join_all;
 use lock_core::backend::request::{RequestControl, RequestOptions, Terms};
 use lock_core::backend::{AcquireRequest, Attempt, DistributedLock, Hold, ReleaseOptions, Renewal};
 use lock_core::{Error, ErrorKind, HoldState, Result};
+use lock_kit::runtime::RuntimeCheck;
 use tokio::time::timeout;
 
 use super::look::{answers, name};
@@ -23,9 +25,7 @@ pub(super) async fn leave_marks(members: &Arc<Members>, nodes: &[usize], rest: D
         let backend = members.nodes[node].backend.clone();
         let taking = tokio::spawn(async move {
             // Tried again at the next renewal.
-            let taken = asked.0.take(node, &*backend).await;
-            drop(asked);
-            taken
+            asked.runtime.watch(asked.members.take(node, &*backend)).await
         });
         (node, taking.await.unwrap_or_else(|_| Err(unanswered())))
     });
@@ -33,32 +33,46 @@ pub(super) async fn leave_marks(members: &Arc<Members>, nodes: &[usize], rest: D
 }
 
 /// A node that is being asked for a mark, for as long as the value lives.
-struct Asked(Arc<Members>, usize);
+struct Asked {
+    members: Arc<Members>,
+    node: usize,
+    runtime: Arc<RuntimeCheck>,
+}
 
 impl Asked {
-    /// `None` if it has one. While it is being asked, waits: what that takes may be unwanted, since the process had left.
+    /// `None` if it has one. While it is being asked, waits: what that takes may be unwanted, since the process had left. If nobody
+    /// drives the runtime on which it is asked, it is asked here as well.
     async fn begin(members: &Arc<Members>, node: usize) -> Option<Self> {
+        let runtime = Arc::new(RuntimeCheck::new());
         loop {
             // Hears of each change from here on.
             let not_asked = members.not_asked.notified();
-            {
+            let other = {
                 let mut state = members.state.lock();
-                if state.marks.iter().any(|mark| mark.node == node) {
+                if state.has_mark_at(node) {
                     return None;
                 }
-                if state.asked.insert(node) {
-                    return Some(Self(members.clone(), node));
+                match state.asked.entry(node) {
+                    Entry::Occupied(other) => other.get().clone(),
+                    Entry::Vacant(free) => {
+                        free.insert(runtime.clone());
+                        let members = members.clone();
+                        return Some(Self { members, node, runtime });
+                    }
                 }
+            };
+            tokio::select! {
+                biased;
+                () = not_asked => {}
+                () = other.undriven() => members.is_not_asked(node, &other),
             }
-            not_asked.await;
         }
     }
 }
 
 impl Drop for Asked {
     fn drop(&mut self) {
-        self.0.state.lock().asked.remove(&self.1);
-        self.0.not_asked.notify_waiters();
+        self.members.is_not_asked(self.node, &self.runtime);
     }
 }
 
@@ -71,7 +85,23 @@ pub(super) struct Marked {
     _control: RequestControl,
 }
 
+impl Marked {
+    pub(super) fn is_live(&self) -> bool {
+        matches!(self.request.lease().state(), HoldState::Held | HoldState::Suspect)
+    }
+}
+
 impl Members {
+    /// The node is not being asked on this runtime any more.
+    fn is_not_asked(&self, node: usize, runtime: &Arc<RuntimeCheck>) {
+        let mut state = self.state.lock();
+        if state.asked.get(&node).is_some_and(|known| Arc::ptr_eq(known, runtime)) {
+            state.asked.remove(&node);
+        }
+        drop(state);
+        self.not_asked.notify_waiters();
+    }
+
     /// No release is dropped half-way, unless the mark has expired.
     pub(super) async fn release(&self, marks: Vec<Arc<Marked>>) {
         let lasts = rules::lasts_at_node(self.ttl);
@@ -84,18 +114,17 @@ impl Members {
         let _ = timeout(PATIENCE, join_all(released)).await;
     }
 
-    /// Keeps the mark, unless none is wanted any more.
+    /// Keeps the mark, unless none is wanted any more, or the node has one that another runtime has asked for.
     fn keep(&self, mark: Marked) -> std::result::Result<(), Marked> {
         let mut state = self.state.lock();
-        match state.presence {
-            Presence::Unseen | Presence::Left => Err(mark),
-            Presence::Joining(_) | Presence::Joined => {
-                state.marks.push(Arc::new(mark));
-                // Somebody who came meanwhile may have left one.
-                state.must_look = true;
-                Ok(())
-            }
+        let is_wanted = matches!(state.presence, Presence::Joining(_) | Presence::Joined(_));
+        if !is_wanted || state.has_mark_at(mark.node) {
+            return Err(mark);
         }
+        state.marks.push(Arc::new(mark));
+        // Somebody who came meanwhile may have left one.
+        state.must_look = true;
+        Ok(())
     }
 
     /// Takes the first reserved name that is free, beginning anywhere.
@@ -136,7 +165,7 @@ impl Members {
         if !is_of_session && let Ok(Ok(Renewal::Lost)) = timeout(PATIENCE, mark.hold.renew(self.ttl)).await {
             return false;
         }
-        matches!(mark.request.lease().state(), HoldState::Held | HoldState::Suspect)
+        mark.is_live()
     }
 }
 

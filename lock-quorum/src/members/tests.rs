@@ -28,7 +28,7 @@ fn a_runtime_that_shuts_down_leaves_the_marks_to_the_next() {
     runtime().block_on(async {
         join(&members, &[0, 1, 2]).await.unwrap();
         assert_eq!(marks(), 3);
-        assert!(matches!(members.state.lock().presence, Presence::Joined));
+        assert!(matches!(members.state.lock().presence, Presence::Joined(_)));
     });
     let is_left = matches!(members.state.lock().presence, Presence::Left);
     assert!(is_left, "its task has gone with its runtime");
