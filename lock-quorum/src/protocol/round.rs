@@ -52,8 +52,8 @@ struct Asked {
     queued: Option<Busy>,
     /// As the node has stored it, perhaps raised.
     token: Option<FencingToken>,
-    /// Whether a change of a vote that was granted is under way.
-    is_changing: bool,
+    /// When the change of a vote that was granted was asked for, which is under way.
+    changing_since: Option<Instant>,
     /// The token to which its node may have raised the vote. The answer has not arrived yet.
     raised_to: Option<FencingToken>,
 }

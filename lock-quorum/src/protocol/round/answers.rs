@@ -50,7 +50,7 @@ impl<D: Decisions> Round<D> {
                 self.fails(node, error, situation);
             }
             News::Changed(change) => {
-                (asked.is_changing, asked.raised_to) = (false, None);
+                (asked.changing_since, asked.raised_to) = (None, None);
                 match change {
                     Ok(Changed::Raised(token)) => asked.token = asked.token.max(Some(token)),
                     Ok(Changed::Renewed) => {}
@@ -104,8 +104,12 @@ impl<D: Decisions> Round<D> {
         }
         for node in 0..self.asked.len() {
             let Some(asked) = &self.asked[node] else { continue };
+            let change_until = self.change_until(asked, node, situation);
             if asked.is_granted() && situation.left[node].is_zero() {
                 let message = "the vote expired before a majority had voted";
+                self.fails(node, Error::new(ErrorKind::Unavailable, message), situation);
+            } else if change_until.is_some_and(|until| situation.now >= until) {
+                let message = "no answer in time to a change of the vote";
                 self.fails(node, Error::new(ErrorKind::Unavailable, message), situation);
             } else if self.is_silent(node, situation) {
                 self.suspect(node, situation);

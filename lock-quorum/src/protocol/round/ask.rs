@@ -32,7 +32,7 @@ impl<D: Decisions> Round<D> {
             answer: None,
             queued: None,
             token: None,
-            is_changing: false,
+            changing_since: None,
             raised_to: None,
         });
     }

@@ -64,13 +64,13 @@ impl<D: Decisions> Round<D> {
     pub(super) fn raise(&mut self, token: FencingToken, situation: &Situation<'_>) {
         let is_slow = self.longest_answer() > situation.ttl / 6 && !self.wanted.is_fixed;
         for (node, asked) in self.asked.iter_mut().enumerate() {
-            let Some(asked) = asked.as_mut().filter(|asked| asked.is_granted() && !asked.is_changing) else {
+            let Some(asked) = asked.as_mut().filter(|asked| asked.may_change()) else {
                 continue;
             };
             let raise = (asked.token < Some(token)).then_some(token);
             let renew = is_slow && !self.wanted.has_session[node];
             if raise.is_some() || renew {
-                (asked.raised_to, asked.is_changing) = (raise, true);
+                (asked.raised_to, asked.changing_since) = (raise, Some(situation.now));
                 let change = Order::Change { raise, renew };
                 self.commands.push_back(Command::Vote(asked.vote, change));
             }
@@ -98,14 +98,13 @@ impl<D: Decisions> Round<D> {
         }
         for (node, asked) in self.asked.iter_mut().enumerate() {
             let renews = situation.left[node] < half && !self.wanted.has_session[node];
-            let is_free = |asked: &&mut Asked| asked.is_granted() && !asked.is_changing;
-            if let Some(asked) = asked.as_mut().filter(is_free).filter(|_| renews) {
-                asked.is_changing = true;
+            if let Some(asked) = asked.as_mut().filter(|asked| renews && asked.may_change()) {
+                asked.changing_since = Some(situation.now);
                 let (raise, renew) = (None, true);
                 let change = Order::Change { raise, renew };
                 self.commands.push_back(Command::Vote(asked.vote, change));
             }
         }
-        self.asked.iter().flatten().any(|asked| asked.is_changing)
+        self.asked.iter().flatten().any(|asked| asked.changing_since.is_some())
     }
 }

@@ -61,6 +61,14 @@ impl<D: Decisions> Round<D> {
         asked.answer.is_none() && !asked.is_waiting() && situation.now >= asked.at + self.patience
     }
 
+    /// Until when the answer to a change of this node's vote is waited for: for the patience, or for two round trips if the node is far
+    /// away. After that the node may have changed the vote or not, and the vote is given back.
+    pub(super) fn change_until(&self, asked: &Asked, node: usize, situation: &Situation<'_>) -> Option<Instant> {
+        let round_trip = situation.known.round_trip(node).unwrap_or_default();
+        let far = round_trip.saturating_mul(2).min(situation.ttl / 2);
+        Some(asked.changing_since? + self.patience.max(far))
+    }
+
     /// Whether a vote has waited for silent nodes for longer than the patience. If all are silent, they may be far away, and their
     /// answers come together.
     pub(super) fn has_votes_in_vain(&self, situation: &Situation<'_>) -> bool {
@@ -76,7 +84,9 @@ impl<D: Decisions> Round<D> {
         let open = asked().filter(|asked| asked.answer.is_none() && !asked.is_waiting());
         let silent_at = open.map(|asked| asked.at + self.patience);
         let in_vain_at = asked().filter_map(|asked| asked.in_vain_from(self.patience));
-        let looks = silent_at.chain(in_vain_at).chain(self.looks.next());
+        let by_node = self.asked.iter().enumerate();
+        let changed_at = by_node.filter_map(|(node, asked)| self.change_until(asked.as_ref()?, node, situation));
+        let looks = silent_at.chain(in_vain_at).chain(changed_at).chain(self.looks.next());
         // A look whose time is over does not come again.
         looks.filter(|at| situation.now < *at).min()
     }
@@ -165,6 +175,11 @@ impl Asked {
 
     pub(super) fn is_granted(&self) -> bool {
         matches!(self.answer, Some(Answered::Granted { .. }))
+    }
+
+    /// Whether the vote was granted, and no change of it is under way.
+    pub(super) fn may_change(&self) -> bool {
+        self.is_granted() && self.changing_since.is_none()
     }
 
     /// From when on the vote is had in vain, unless there is a majority by then.

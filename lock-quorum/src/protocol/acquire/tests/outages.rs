@@ -154,6 +154,63 @@ fn a_suspected_node_is_asked_if_the_others_cannot_be_a_majority() {
     assert_eq!(waits_until(&step), Some(client.now + PATIENCE));
 }
 
+/// Whether it stores the token is not known, so its vote is given back.
+#[test]
+fn a_node_that_is_silent_while_its_vote_is_raised_costs_the_patience() {
+    let mut client = Client::new(true);
+    client.known.suspect(2, client.now, TTL);
+    client.step();
+    client.is_granted(0, 9);
+    client.is_granted(1, 7);
+    let (commands, step) = client.step();
+    assert_eq!(changed(&client, &commands), [(1, Some(token(9)), false)]);
+    assert_eq!(waits_until(&step), Some(client.now + PATIENCE));
+    client.passes(PATIENCE);
+    let (commands, _) = client.step();
+    let silent = client.votes[1].unwrap();
+    assert_eq!(
+        (given_back(&commands), asked(&commands)),
+        (vec![silent], vec![(2, Ask::Once)])
+    );
+    assert!(client.known.is_suspected(1, client.now));
+    client.hears(1, News::Changed(Ok(Changed::Raised(token(9)))));
+    assert_eq!(granted(&client.step().1), None, "its vote does not count any more");
+    client.is_granted(2, 9);
+    assert_eq!(granted(&client.step().1), Some(token(9)));
+}
+
+#[test]
+fn a_node_that_is_silent_while_its_vote_is_renewed_costs_the_patience() {
+    let mut client = Client::new(true);
+    client.known.suspect(2, client.now, TTL);
+    client.step();
+    client.is_granted(0, 9);
+    client.is_granted(1, 9);
+    client.left[1] = Duration::from_secs(1);
+    let (commands, _) = client.step();
+    assert_eq!(changed(&client, &commands), [(1, None, true)]);
+    client.passes(PATIENCE);
+    assert_eq!(asked(&client.step().0), [(2, Ask::Once)]);
+}
+
+/// All nodes are far away: a change takes as long as a vote.
+#[test]
+fn a_change_at_a_far_node_is_waited_for() {
+    let took = PATIENCE - Duration::from_millis(100);
+    let mut client = Client::new(true);
+    client.known.suspect(2, client.now, TTL);
+    client.step();
+    client.passes(took);
+    client.is_granted(0, 9);
+    client.is_granted(1, 7);
+    client.step();
+    client.passes(2 * took - Duration::from_millis(1));
+    let (commands, step) = client.step();
+    assert!(commands.is_empty(), "{commands:?}");
+    client.now = waits_until(&step).unwrap();
+    assert_eq!(asked(&client.step().0), [(2, Ask::Once)]);
+}
+
 #[test]
 fn a_try_asks_no_suspected_node_if_the_others_are_taken() {
     let mut client = Client::new(false);
