@@ -74,6 +74,8 @@ pub(crate) struct Claim {
     handles: AtomicUsize,
     /// True if its caller has received the grant.
     was_received: AtomicBool,
+    /// True if a kept node of it may be at the server, which outlasts the session.
+    may_be_kept: AtomicBool,
 }
 
 /// Only the last task changes it: an earlier one may wake up on a runtime that nobody drove for a while.
@@ -112,6 +114,7 @@ impl Claim {
             undo: watch::Sender::new(false),
             handles: AtomicUsize::new(0),
             was_received: AtomicBool::new(false),
+            may_be_kept: AtomicBool::new(false),
         }
     }
 
@@ -165,6 +168,15 @@ impl Claim {
 
     pub(crate) fn was_received(&self) -> bool {
         self.was_received.load(Ordering::SeqCst)
+    }
+
+    /// A kept node is about to be made.
+    pub(crate) fn note_kept(&self) {
+        self.may_be_kept.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn may_be_kept(&self) -> bool {
+        self.may_be_kept.load(Ordering::SeqCst)
     }
 
     pub(crate) fn add_handle(&self) {

@@ -59,6 +59,7 @@ impl ClaimTask {
             return Ok(false);
         };
         self.kept = Some(keep.path().to_owned());
+        self.claim.note_kept();
         loop {
             let connection = self.session.connected().await?;
             let write = keep.write(&connection.client, (&own, OwnNode::Check), || minimum);

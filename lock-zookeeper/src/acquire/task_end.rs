@@ -18,6 +18,8 @@ pub(super) struct TaskEnd {
     outcome: Outcome,
     session: Arc<Session>,
     config: Arc<ZooKeeperConfig>,
+    /// Whether an earlier task may have left a node in another session.
+    had_leftover: bool,
 }
 
 impl TaskEnd {
@@ -29,6 +31,7 @@ impl TaskEnd {
             outcome: Outcome::SessionEnded,
             session: task.session.clone(),
             config: task.config.clone(),
+            had_leftover: task.claim.has_leftover(),
         }
     }
 
@@ -57,6 +60,10 @@ impl Drop for TaskEnd {
             Stage::Granted(grant) => (true, grant.is_kept()),
             _ => (false, false),
         };
+        // Its node is gone with the session. The caller may have left, and then nobody would close the claim.
+        if self.session.has_expired() && !was_granted && !self.had_leftover && !self.claim.may_be_kept() {
+            self.claim.set_leftover(self.number, false);
+        }
         if !self.claim.advance(self.number, Stage::Ended(self.outcome.clone())) {
             // The claim has another task.
             return;

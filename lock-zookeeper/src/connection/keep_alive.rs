@@ -66,6 +66,10 @@ impl Session {
 
     /// The server says that the session has ended: that is why its leases are lost.
     fn ended_by(&self, end: DriverError) -> DriverError {
+        // One that was ended here, for its timeout, may still be at the server.
+        if matches!(end, DriverError::SessionExpired) && !self.has_ended() {
+            self.note_expired();
+        }
         self.suspect_because(&error::lock_error(end.clone()));
         end
     }

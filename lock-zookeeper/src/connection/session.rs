@@ -4,6 +4,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use lock_core::backend::LostCause;
@@ -51,6 +52,8 @@ pub(crate) struct Session {
     /// `None` during an outage, and after the session's end.
     pub(super) connection: watch::Sender<Option<Arc<Connection>>>,
     ended: watch::Sender<bool>,
+    /// Whether the server has said that it has expired.
+    has_expired: AtomicBool,
     renewals: watch::Sender<()>,
     pub(crate) token_offset: Arc<TokenOffset>,
     /// Why the server is unreachable at the moment, if so.
@@ -84,6 +87,7 @@ impl Session {
             reporter,
             connection: watch::Sender::new(Some(Arc::new(connection))),
             ended: watch::Sender::new(false),
+            has_expired: AtomicBool::new(false),
             renewals: watch::Sender::new(()),
             token_offset: Arc::default(),
             outage: watch::Sender::new(None),
@@ -153,6 +157,16 @@ impl Session {
 
     pub(crate) fn has_ended(&self) -> bool {
         *self.ended.borrow()
+    }
+
+    /// True if the server has said that the session has expired: then its nodes are gone.
+    pub(crate) fn has_expired(&self) -> bool {
+        self.has_expired.load(Ordering::SeqCst)
+    }
+
+    /// To be called before its end is published.
+    pub(super) fn note_expired(&self) {
+        self.has_expired.store(true, Ordering::SeqCst);
     }
 
     /// Waits until the session has ended.

@@ -88,6 +88,36 @@ async fn connect(locks: &Locker) {
     .await;
 }
 
+/// The number of claims that the backend keeps in memory.
+fn claims(backend: &ZooKeeperBackend) -> usize {
+    format!("{backend:?}").matches("Claim {").count()
+}
+
+/// The caller's time ends in an outage, and core asks for the undo in vain until nothing of the request could live any more.
+#[testbed::test]
+async fn a_waiter_whose_session_expired_in_an_outage_leaves_nothing_in_memory() {
+    let (root, address) = (fresh_root(), shared_address().await);
+    let client = observer(shared_server().await).await;
+    let directory = format!("{root}/a");
+    let (_hold, _request, _control) = hold(&patient(address, &root), "a").await;
+    let line = Line::to(address);
+    let backend = backend_with(config(&line.address, &root).with_connect_timeout(LIMIT));
+    let (request, control) = waiting("a");
+    let waiter = {
+        let (backend, request) = (backend.clone(), request.clone());
+        tokio::spawn(async move { backend.acquire(&request).await })
+    };
+    children_until(&client, &directory, |children| children.len() == 2).await;
+    assert_eq!(claims(&backend), 1);
+    line.cut();
+    control.give_up();
+    happens("the wait ends", waiter).await.unwrap().unwrap_err();
+    happens("the undo ends", backend.abandon(&request)).await.unwrap_err();
+    children_until(&client, &directory, |children| children.len() == 1).await;
+    line.heal();
+    eventually("the claim is closed", async || claims(&backend) == 0).await;
+}
+
 fn wait_on(locks: &Locker, limit: Duration) -> JoinHandle<Result<Guard>> {
     let lock = locks.lock("a").ttl(2 * LONG);
     tokio::spawn(async move { lock.acquire_within(limit).await })
