@@ -159,7 +159,7 @@ impl Hold for ZooKeeperHold {
         self.try_downgrade().await.map_err(|error| self.named(error))
     }
 
-    /// A read and a transaction. The raise counts for all locks of the root path.
+    /// Two reads at once and a transaction. The raise counts for all locks of the root path.
     async fn raise_token(&self, token: FencingToken) -> Result<()> {
         self.try_raise(token).await.map_err(|error| self.named(error))
     }

@@ -1,6 +1,7 @@
 //! The raise of a hold's token: has every later grant get a larger one.
 //!
-//! One transaction checks that the hold's own node is there, and raises the root path's token offset. A later grant reads the offset
+//! One transaction writes the token into the hold's own node, so that every status shows it, and raises the root path's token offset. It
+//! fails if the node is gone. A later grant reads the offset
 //! after a list without that node, so after this transaction: see the acquire's token. Its transaction id is larger than that of
 //! this grant. So the offset is enough with which the next transaction id gives a larger token.
 
@@ -14,12 +15,12 @@ use crate::acquire::{MAX_OFFSET, exhausted, other_data};
 use crate::connection::Stored;
 use crate::error::{self, Failure};
 use crate::names;
-use crate::protocol::{self, create_offset_options, offset_data};
+use crate::protocol::{self, NodeData, create_offset_options, offset_data};
 
 /// The outcome of the transaction.
 enum Raised {
     To(i64),
-    /// Another client has changed the offset, or a server that lags behind showed an older one.
+    /// Another client has changed the offset, or a server that lags behind showed an older one. Or the hold's node was written.
     Again,
     Lost,
 }
@@ -54,10 +55,25 @@ impl ZooKeeperHold {
     async fn raise_once(&self, client: &Client, token: FencingToken) -> Result<Raised> {
         let config = &self.client.config;
         let path = names::token_offset(config.root());
-        let (stored, version) = match Stored::read(client, config).await {
+        let (stored, own) = tokio::join!(Stored::read(client, config), client.get_data(&self.grant.path));
+        let (stored, version) = match stored {
             Ok(stored) => (stored.offset, stored.version),
             Err(error) => return failed(error),
         };
+        let (own, own_version) = match own {
+            Ok((data, stat)) => (NodeData::parse(&data), stat.version),
+            Err(DriverError::NoNode) => {
+                self.claim.lose_hold();
+                return Ok(Raised::Lost);
+            }
+            Err(error) => return failed(error),
+        };
+        let shown = own.token.unwrap_or(self.grant.token.number.as_u64());
+        let marked = (shown < token.as_u64()).then(|| NodeData {
+            token: Some(token.as_u64()),
+            ..own
+        });
+        let marked = marked.map(|own| own.encode());
         let stored = stored.ok_or_else(|| other_data(config.root()))?;
         let needed = protocol::offset_above(token.as_i64(), self.grant.token.base.saturating_add(1));
         let offset = needed.max(stored).max(self.grant.session.token_offset.known());
@@ -67,7 +83,10 @@ impl ZooKeeperHold {
         let (data, options) = (offset_data(offset), create_offset_options(config));
         let mut writer = client.new_multi_writer();
         let mut add = || {
-            writer.add_check_version(&self.grant.path, ANY_VERSION)?;
+            match &marked {
+                Some(marked) => writer.add_set_data(&self.grant.path, marked, Some(own_version))?,
+                None => writer.add_check_version(&self.grant.path, ANY_VERSION)?,
+            }
             match version {
                 _ if offset == stored => Ok(()),
                 Some(_) => writer.add_set_data(&path, &data, version),
@@ -84,7 +103,12 @@ impl ZooKeeperHold {
                 self.claim.lose_hold();
                 Ok(Raised::Lost)
             }
+            // The hold's task wrote the token of the grant meanwhile, or another raise a larger one.
             Err(MultiWriteError::OperationFailed {
+                index: 0,
+                source: DriverError::BadVersion,
+            })
+            | Err(MultiWriteError::OperationFailed {
                 index: 1,
                 source: DriverError::BadVersion | DriverError::NodeExists | DriverError::NoNode,
             }) => Ok(Raised::Again),

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use lock_core::backend::request::RequestControl;
-use lock_core::backend::{AcquireRequest, DistributedLock, Hold, ReleaseOptions};
+use lock_core::backend::{AcquireRequest, DistributedLock, Hold, Mode, ReleaseOptions};
 use lock_core::{ErrorKind, FencingToken};
 use lock_zookeeper::ZooKeeperBackend;
 use tokio::task::JoinSet;
@@ -166,6 +166,26 @@ async fn a_raised_token_is_below_all_later_ones() {
     release(&*second).await;
     client.delete(&directory, None).await.unwrap();
     assert!(token(&backend(server, &root), "a").await > 2 * FAR);
+}
+
+/// The hold's task has written the token of the grant before.
+#[testbed::test]
+async fn a_status_shows_a_raised_token() {
+    let (server, client) = (shared_server().await, observer(shared_server().await).await);
+    for mode in [Mode::Exclusive, Mode::Shared] {
+        let root = fresh_root();
+        let (one, two) = (backend(server, &root), backend(server, &root));
+        let (request, _control) = labelled("a", Some("raising")).mode(mode).start();
+        let hold = granted(happens("an answer to the acquire", one.acquire(&request)).await);
+        token_is_written(&client, &format!("{root}/a")).await;
+        for (raised, expected) in [(FAR, FAR), (7, FAR), (2 * FAR, 2 * FAR)] {
+            hold.raise_token(FencingToken::new(raised).unwrap()).await.unwrap();
+            assert_eq!(shown(&two, "a").await, FencingToken::new(expected), "{mode:?}");
+        }
+        let status = two.status(&name("a")).await.unwrap();
+        assert_eq!(status.holders[0].label.as_deref(), Some("raising"));
+        release(&*hold).await;
+    }
 }
 
 /// Nothing is written in the place of a node that is gone.
