@@ -50,11 +50,9 @@ impl NodeErrors {
 
     /// The quorum's error: it may pass if that of one node may pass.
     pub(crate) fn into_error(self, message: impl Into<String>) -> Error {
-        let all = |kind| !self.0.is_empty() && self.0.iter().all(|known| known.error.kind() == kind);
         let passes = self.0.is_empty() || self.0.iter().any(|known| known.error.is_retryable());
         let kind = match self.0.iter().find(|known| !known.error.is_retryable()) {
             _ if passes => ErrorKind::Unavailable,
-            Some(known) if all(known.error.kind()) => known.error.kind(),
             Some(known) => known.error.kind(),
             None => ErrorKind::Unavailable,
         };
