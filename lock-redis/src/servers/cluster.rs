@@ -187,11 +187,20 @@ impl Cluster {
         }
     }
 
-    /// Ends the connection of a route whose server is silent and has been replaced by another one.
+    /// Takes over the connections to a route's server if nobody drives their runtimes, and ends that of the route if its server is
+    /// silent and has been replaced by another one.
     pub(super) async fn watch(&self, on: &Route) -> Infallible {
         let Some(node) = &on.node else {
             return std::future::pending().await;
         };
+        tokio::select! {
+            never = node.requests.watch_supervisor() => never,
+            never = node.wake_ups.watch_supervisor() => never,
+            never = self.watch_health(on, node) => never,
+        }
+    }
+
+    async fn watch_health(&self, on: &Route, node: &Arc<Node>) -> Infallible {
         let mut health = on.session.health();
         loop {
             let now = health.borrow_and_update().clone();

@@ -21,6 +21,7 @@ mod durable;
 mod failing;
 mod moving;
 mod passwords;
+mod runtimes;
 mod slots;
 
 /// Sooner than a waiter asks that nobody wakes.

@@ -18,12 +18,12 @@ use crate::support::{
 };
 
 /// Driven only while somebody calls.
-fn idle() -> Runtime {
+pub(crate) fn idle() -> Runtime {
     Builder::new_current_thread().enable_all().build().expect("a runtime")
 }
 
 /// Driven all the time: for the test's own tasks.
-fn driven() -> Runtime {
+pub(crate) fn driven() -> Runtime {
     let mut builder = Builder::new_multi_thread();
     builder.worker_threads(1).enable_all().build().expect("a runtime")
 }

@@ -1,0 +1,70 @@
+//! Several runtimes in a process, of which some are driven only while somebody calls.
+
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use lock_core::backend::DistributedLock;
+use lock_redis::RedisBackend;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::Fixture;
+use crate::runtimes::{driven, idle};
+use crate::support::{AT_MOST, TTL, in_the_end_released, release, stays_below, take, with_config};
+
+#[testbed::test]
+fn a_waiter_gets_its_turn_though_the_runtime_of_its_connection_idles_since() {
+    gets_its_turn(async |_| {});
+}
+
+/// The master is reached over another connection than that which wakes waiters.
+#[testbed::test]
+fn a_waiter_gets_its_turn_though_the_runtime_that_listens_idles_since() {
+    gets_its_turn(async |backend| backend.connect().await.expect("all serve"));
+}
+
+/// With a backend that is made ready on a runtime that is driven. All else begins on one that idles later.
+fn gets_its_turn(prepare: impl AsyncFn(&RedisBackend)) {
+    let servers = driven();
+    // Long before the refresh of its entry, which comes after 4 s at least.
+    let bound = Duration::from_secs(4);
+    servers.block_on(stays_below(bound, "it waited for its refresh", async || {
+        let fixture = Arc::new(Fixture::shared().await);
+        let backend = with_config(fixture.config().with_response_timeout(AT_MOST));
+        prepare(&backend).await;
+        let other = fixture.backend();
+        let of = fixture.name_on(0).await;
+        let earlier = fixture.name_on_beside(0, fixture.slot(&of).await).await;
+        let holds = [take(&other, &earlier).await, take(&other, &of).await];
+        let (listening, is_listening) = oneshot::channel();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let (end, ended) = mpsc::channel::<()>();
+        let first = thread::spawn({
+            let (fixture, backend) = (fixture.clone(), backend.clone());
+            move || {
+                let runtime = idle();
+                runtime.block_on(async {
+                    fixture.queued(&backend, &earlier, TTL).await.leave().await;
+                    listening.send(()).expect("somebody waits");
+                    let _ = stopped.await;
+                });
+                // Nobody drives it from here on.
+                let _ = ended.recv();
+            }
+        });
+        is_listening.await.expect("no panic");
+        let waiter = fixture.queued(&backend, &of, TTL).await;
+        stop.send(()).expect("it runs");
+        let start = Instant::now();
+        let [earlier, hold] = holds;
+        assert!(release(&hold).await);
+        let hold = waiter.granted().await;
+        let waited = start.elapsed();
+        in_the_end_released(&hold).await;
+        assert!(release(&earlier).await);
+        drop(end);
+        first.join().expect("no panic");
+        waited
+    }));
+}
