@@ -82,8 +82,9 @@
 //!   on granting to clients that reach it, for up to `cluster-node-timeout`; set `min-replicas-to-write 1`, too.
 //! - If a master is away and none of its replicas takes over, all masters refuse requests, unless
 //!   `cluster-require-full-coverage no` is set.
-//! - A [list](lock_core::Locker::list) reads one master after the other. If a name's slot moves meanwhile to a master that was read
-//!   before, the list may miss that name. It misses none for a failover: it reads the new master, too.
+//! - A [list](lock_core::Locker::list) reads one master after the other. For each page it first asks a node for the masters. If a
+//!   name's slot moves meanwhile to a master that was read before, the list may miss that name. It misses none for a failover: it
+//!   reads the new master, too.
 //! - There is no database but 0. [`RedisConfig::with_node_addresses`] translates what the nodes say of themselves.
 //!
 //! # Redis Sentinel

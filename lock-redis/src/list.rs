@@ -12,6 +12,7 @@ use crate::connection::Session;
 use crate::error::Failure;
 use crate::names::{as_pattern, has_plain_keys, name_of};
 use crate::protocol::unexpected_reply;
+use crate::servers::next_scanned;
 
 /// The number of keys that one `SCAN` reads. The server serves nobody else meanwhile, for about a tenth of a
 /// millisecond.
@@ -77,17 +78,32 @@ impl Client {
         let mut place = Place::of(from)?;
         let pattern = self.pattern(from.name_prefix());
         let mut names = BTreeSet::new();
+        let mut servers = self.servers.scanned().await?;
         for _ in 0..SCANS {
-            let Some(server) = self.servers.scanned(&place.address, &place.done).await? else {
+            let Some(server) = next_scanned(&servers, &place.address, &place.done) else {
                 return Ok(ListPage::new(names, None));
             };
             if names.len() >= at_most {
                 break;
             }
-            let connection = server.connection;
-            let session = connection.session(pending()).await?;
+            let connection = &server.connection;
+            let session = match connection.session(pending()).await {
+                Ok(session) => session,
+                Err(error) => {
+                    // Its replica may have taken its place since.
+                    let now = self.servers.scanned().await?;
+                    if now.iter().any(|known| known.address == server.address) {
+                        return Err(error);
+                    }
+                    servers = now;
+                    continue;
+                }
+            };
             let run = connection.run_of(&session).await?;
-            place.go_on_at(server.address, run.unwrap_or_else(|| self.unknown_run(&session)));
+            place.go_on_at(
+                server.address.clone(),
+                run.unwrap_or_else(|| self.unknown_run(&session)),
+            );
             let scan = scan(place.cursor, pattern.as_deref());
             let reply = connection.send(&session, &scan).await;
             let reply = reply.map_err(|failure: Failure| connection.lock_error(failure))?;

@@ -239,21 +239,18 @@ impl Servers {
         }
     }
 
-    /// The server whose keys are scanned at this address, or another one that is not `done`, by their addresses: of a cluster the
-    /// masters. `None`: all are done.
+    /// The servers whose keys are scanned, by their addresses: of a cluster its masters, as a node reports them now.
     ///
     /// # Errors
     /// Why the masters are not known.
-    pub(crate) async fn scanned(&self, address: &str, done: &[String]) -> Result<Option<Scanned>> {
-        let servers = match &self.topology {
-            Topology::One(connection) => vec![Scanned {
+    pub(crate) async fn scanned(&self) -> Result<Vec<Scanned>> {
+        match &self.topology {
+            Topology::One(connection) => Ok(vec![Scanned {
                 address: String::new(),
                 connection: connection.clone(),
-            }],
-            Topology::Cluster(cluster) => Box::pin(cluster.masters()).await?,
-        };
-        let next = next_scanned(servers.iter().map(|server| &*server.address), address, done);
-        Ok(next.and_then(|next| servers.into_iter().nth(next)))
+            }]),
+            Topology::Cluster(cluster) => Box::pin(cluster.masters()).await,
+        }
     }
 
     /// The channel of this backend's waiters, another one for each backend.
@@ -289,9 +286,14 @@ impl Servers {
     }
 }
 
-/// Which of the servers is scanned next: that at this address, or else the first. Others may have taken the place of those that were known
-/// when the list began, also of the one in whose keys it stands.
-fn next_scanned<'a>(servers: impl Iterator<Item = &'a str>, address: &str, done: &[String]) -> Option<usize> {
+/// The server that is scanned next: that at this address, or else the first that is not `done`. Others may have taken the place of those that
+/// were known when the list began, also of the one in whose keys it stands. `None`: all are done.
+pub(crate) fn next_scanned<'a>(servers: &'a [Scanned], address: &str, done: &[String]) -> Option<&'a Scanned> {
+    let next = next_address(servers.iter().map(|server| &*server.address), address, done);
+    next.map(|index| &servers[index])
+}
+
+fn next_address<'a>(servers: impl Iterator<Item = &'a str>, address: &str, done: &[String]) -> Option<usize> {
     let open = servers
         .enumerate()
         .filter(|(_, server)| !done.iter().any(|done| done == server));
@@ -358,7 +360,7 @@ mod tests {
     #[test]
     fn each_master_is_scanned() {
         let done = |done: &[&str]| -> Vec<String> { done.iter().map(|done| (*done).to_owned()).collect() };
-        let next = |servers: &[&str], address, of: &[&str]| next_scanned(servers.iter().copied(), address, &done(of));
+        let next = |servers: &[&str], address, of: &[&str]| next_address(servers.iter().copied(), address, &done(of));
         assert_eq!(next(&["a", "b", "c"], "", &[]), Some(0));
         assert_eq!(next(&["a", "b", "c"], "b", &["a"]), Some(1), "it stands there");
         assert_eq!(next(&["a", "b", "c"], "", &["a", "b"]), Some(2));

@@ -93,10 +93,21 @@ impl Cluster {
         worst.unwrap_or_else(|| Verdict::unknown("no master was reached yet", "connect"))
     }
 
-    /// The masters, in the order of their addresses.
+    /// The masters, in the order of their addresses, as a node reports them now: requests without a key are sent on by no node.
     pub(super) async fn masters(&self) -> Result<Vec<Scanned>> {
-        // Any slot: it makes sure that the masters are known.
-        self.route(0, std::future::pending()).await?;
+        let question = self.0.map.lock().asked() + 1;
+        loop {
+            let (version, is_answered) = {
+                let map = self.0.map.lock();
+                (map.version(), map.is_answered(question))
+            };
+            match version {
+                _ if is_answered => break,
+                // Any slot. A cluster that may be just starting is waited for.
+                0 => drop(self.route(0, std::future::pending()).await?),
+                version => self.0.refresh(version).await?,
+            }
+        }
         let mut masters: Vec<Scanned> = (self.0.map.lock().nodes().iter())
             .map(|node| Scanned {
                 address: format!("{}:{}", node.address.0, node.address.1),

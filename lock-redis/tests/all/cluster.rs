@@ -19,6 +19,7 @@ use crate::support::{
 mod delay;
 mod durable;
 mod failing;
+mod listing;
 mod moving;
 mod passwords;
 mod runtimes;

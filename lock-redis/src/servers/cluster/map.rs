@@ -68,6 +68,10 @@ impl fmt::Debug for Node {
 pub(super) struct Map {
     /// Counts changes.
     version: u64,
+    /// Counts the questions to nodes who has all slots.
+    asked: u64,
+    /// The newest one whose answer was learned.
+    answered: u64,
     nodes: Vec<Arc<Node>>,
     /// By slot, the index of its master; [`NOBODY`]: none is known.
     masters: Box<[u16]>,
@@ -79,6 +83,8 @@ impl Map {
     pub(super) fn new() -> Self {
         Self {
             version: 0,
+            asked: 0,
+            answered: 0,
             nodes: Vec::new(),
             masters: vec![NOBODY; usize::from(SLOTS)].into(),
         }
@@ -96,10 +102,27 @@ impl Map {
         self.nodes.get(usize::from(self.masters[usize::from(slot)]))
     }
 
-    /// Learns who has all slots. `said_by` is the host that has been asked. Masters without a slot are forgotten: returns the
-    /// former ones.
+    /// The number of the newest question who has all slots.
+    pub(super) fn asked(&self) -> u64 {
+        self.asked
+    }
+
+    /// Returns the number of a question that is asked now.
+    pub(super) fn ask(&mut self) -> u64 {
+        self.asked += 1;
+        self.asked
+    }
+
+    /// True if the answer to this question, or to a later one, was learned.
+    pub(super) fn is_answered(&self, question: u64) -> bool {
+        self.answered >= question
+    }
+
+    /// Learns who has all slots, by the answer to this question. `said_by` is the host that has been asked. Masters without a slot are
+    /// forgotten: returns the former ones.
     pub(super) fn learn(
         &mut self,
+        question: u64,
         ranges: &[Range],
         said_by: &str,
         make: impl Fn(&Address) -> Result<Node>,
@@ -124,6 +147,7 @@ impl Map {
         }
         self.masters = masters;
         self.version += 1;
+        self.answered = question;
         Ok(std::mem::replace(&mut self.nodes, nodes))
     }
 

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use futures_util::future::select_ok;
+use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use futures_util::{FutureExt, StreamExt};
 use lock_core::{Error, ErrorKind, Result};
 use rand::seq::SliceRandom;
 use redis::{Value, cmd};
 use tokio::time::timeout;
 
 use super::map::Node;
+use super::slots::Range;
 use super::{Inner, LOOK_AGAIN, slots};
 use crate::config::hosts::Address;
 use crate::connection::{Dialer, Role};
@@ -20,16 +20,16 @@ impl Inner {
     /// Learns from the nodes who has all slots, unless the map has changed since it had this version.
     pub(super) async fn refresh(self: &Arc<Self>, version: u64) -> Result<()> {
         let _turn = self.refreshing.lock().await;
-        if self.map.lock().version() != version {
-            return Ok(());
-        }
-        let (said_by, reply) = match self.ask_connected().await {
+        let question = {
+            let mut map = self.map.lock();
+            if map.version() != version {
+                return Ok(());
+            }
+            map.ask()
+        };
+        let (said_by, mut ranges) = match self.ask_connected().await {
             Some(said) => said,
             None => self.ask_any().await?,
-        };
-        let ranges = slots::ranges(&reply).filter(|ranges| !ranges.is_empty());
-        let Some(mut ranges) = ranges else {
-            return Err(self.unreached(Some("its nodes have no hash slots yet")));
         };
         for range in &mut ranges {
             let address = (range.host.clone().unwrap_or_else(|| said_by.clone()), range.port);
@@ -43,7 +43,7 @@ impl Inner {
             (
                 before,
                 silent,
-                map.learn(&ranges, &said_by, |address| self.connect(address)),
+                map.learn(question, &ranges, &said_by, |address| self.connect(address)),
             )
         };
         if let Some(before) = before {
@@ -58,7 +58,7 @@ impl Inner {
     }
 
     /// The slots that a connected master reports.
-    async fn ask_connected(&self) -> Option<(String, Value)> {
+    async fn ask_connected(&self) -> Option<(String, Vec<Range>)> {
         /// As many are asked at once.
         const SOME: usize = 3;
         let mut nodes = self.map.lock().nodes().to_vec();
@@ -70,7 +70,7 @@ impl Inner {
             .take(SOME)
             .map(|(node, session)| async move {
                 let reply = node.requests.send(&session, &slots_command()).await;
-                Some((node.address.0.clone(), reply.ok()?))
+                Some((node.address.0.clone(), known_ranges(&reply.ok()?)?))
             })
             .collect();
         let first = async {
@@ -85,7 +85,7 @@ impl Inner {
     }
 
     /// The slots that any known node reports, over a connection of its own.
-    async fn ask_any(&self) -> Result<(String, Value)> {
+    async fn ask_any(&self) -> Result<(String, Vec<Range>)> {
         let mut addresses: Vec<Address> = self
             .map
             .lock()
@@ -96,25 +96,38 @@ impl Inner {
         let seeds = self.seeds.iter().filter(|seed| !addresses.contains(seed));
         let seeds: Vec<Address> = seeds.cloned().collect();
         addresses.extend(seeds);
-        let asking = addresses.iter().map(|address| {
-            let asking = async move {
-                let dialer = Dialer::new(&self.config.at_node(address), self.inbox.clone(), Role::Listener)?;
-                let reply = timeout(self.config.connect_timeout(), dialer.ask(&slots_command())).await;
-                let reply = reply.unwrap_or_else(|_| Err(self.unreached(Some("a node did not answer"))))?;
-                Ok::<_, Error>((address.0.clone(), reply))
-            };
-            asking.boxed()
+        let asking = addresses.iter().map(async |address| {
+            let dialer = Dialer::new(&self.config.at_node(address), self.inbox.clone(), Role::Listener)?;
+            let reply = timeout(self.config.connect_timeout(), dialer.ask(&slots_command())).await;
+            let reply = reply.unwrap_or_else(|_| Err(self.unreached(Some("a node did not answer"))))?;
+            Ok::<_, Error>((&address.0, reply))
         });
-        let asked = select_ok(asking).await;
-        match asked {
-            Ok((answer, _rest)) => Ok(answer),
-            Err(error) if is_permanent(&error) => Err(error),
-            Err(error) => {
+        let mut asking: FuturesUnordered<_> = asking.collect();
+        let (mut has_none, mut why) = (false, None);
+        while let Some(answer) = asking.next().await {
+            match answer {
+                Ok((host, reply)) => match known_ranges(&reply) {
+                    Some(ranges) => return Ok((host.clone(), ranges)),
+                    None => has_none = true,
+                },
+                Err(error) => why = Some(error),
+            }
+        }
+        match why {
+            _ if has_none => Err(self.unreached(Some("its nodes have no hash slots yet"))),
+            Some(error) if !is_permanent(&error) => {
                 let what = format!("no node of the Redis Cluster at {} was reached", self.names());
                 Err(Error::new(ErrorKind::Unavailable, what).with_source(error))
             }
+            Some(error) => Err(error),
+            None => Err(self.unreached(None)),
         }
     }
+}
+
+/// `None` also for a node that has left the cluster, or has not joined it yet: it knows no slots.
+fn known_ranges(reply: &Value) -> Option<Vec<Range>> {
+    slots::ranges(reply).filter(|ranges| !ranges.is_empty())
 }
 
 fn slots_command() -> redis::Cmd {
