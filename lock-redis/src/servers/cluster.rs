@@ -12,7 +12,7 @@ use futures_util::FutureExt;
 use futures_util::future::{FusedFuture, try_join_all};
 use lock_core::{Error, ErrorKind, Guarantee, Result, Verdict};
 use parking_lot::Mutex;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
 use super::{Route, Scanned};
 use crate::config::RedisConfig;
@@ -23,12 +23,14 @@ use crate::error::is_permanent;
 use crate::probe::Finding;
 use map::Map;
 pub(crate) use map::Node;
+use turn::Turn;
 
 mod call;
 mod map;
 mod patience;
 mod refresh;
 mod slots;
+mod turn;
 
 /// The masters of a cluster.
 pub(crate) struct Cluster(Arc<Inner>);
@@ -41,8 +43,8 @@ struct Inner {
     generations: Arc<AtomicU64>,
     leases: Leases,
     map: Mutex<Map>,
-    /// Held by the one that asks the nodes.
-    refreshing: tokio::sync::Mutex<()>,
+    /// Whose turn it is to ask the nodes.
+    turn: Turn,
     /// True if there ever was a connection for requests.
     is_used: AtomicBool,
 }
@@ -60,7 +62,7 @@ impl Cluster {
             generations: Arc::default(),
             leases: Leases::default(),
             map: Mutex::new(Map::new()),
-            refreshing: tokio::sync::Mutex::default(),
+            turn: Turn::default(),
             is_used: AtomicBool::new(false),
         }))
     }
@@ -95,17 +97,21 @@ impl Cluster {
 
     /// The masters, in the order of their addresses, as a node reports them now: requests without a key are sent on by no node.
     pub(super) async fn masters(&self) -> Result<Vec<Scanned>> {
-        let question = self.0.map.lock().asked() + 1;
+        let (inner, deadline) = (&self.0, Instant::now() + self.0.config.connect_timeout());
+        let question = inner.map.lock().asked() + 1;
         loop {
             let (version, is_answered) = {
-                let map = self.0.map.lock();
+                let map = inner.map.lock();
                 (map.version(), map.is_answered(question))
             };
             match version {
                 _ if is_answered => break,
                 // Any slot. A cluster that may be just starting is waited for.
                 0 => drop(self.route(0, std::future::pending()).await?),
-                version => self.0.refresh(version).await?,
+                version => {
+                    let refreshed = timeout_at(deadline, inner.refresh(version)).await;
+                    refreshed.unwrap_or_else(|_| Err(inner.unreached(None)))?;
+                }
             }
         }
         let mut masters: Vec<Scanned> = (self.0.map.lock().nodes().iter())
@@ -131,12 +137,12 @@ impl Cluster {
             let checked = try_join_all(nodes.iter().map(|node| node.requests.check())).await;
             let Err(error) = checked else { return Ok(()) };
             // One of them may be no master any more.
-            let refreshed = self.0.refresh(version).await;
+            let refreshed = timeout(self.0.config.connect_timeout(), self.0.refresh(version)).await;
             let is_same = self.0.map.lock().nodes().iter().all(|node| {
                 let is_it = |known: &Arc<Node>| Arc::ptr_eq(known, node);
                 nodes.iter().any(is_it)
             });
-            if refreshed.is_err() || is_same || Instant::now() >= deadline {
+            if !matches!(refreshed, Ok(Ok(()))) || is_same || Instant::now() >= deadline {
                 return Err(error);
             }
         }
@@ -189,6 +195,7 @@ impl Cluster {
                     let refreshed = tokio::select! {
                         refreshed = inner.refresh(version) => refreshed,
                         () = &mut given_up => return Err(error),
+                        () = sleep_until(deadline) => return Err(error),
                     };
                     if refreshed.is_err() || inner.is_master(slot, &node) {
                         return Err(error);

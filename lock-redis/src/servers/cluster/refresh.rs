@@ -19,7 +19,7 @@ use crate::error::is_permanent;
 impl Inner {
     /// Learns from the nodes who has all slots, unless the map has changed since it had this version.
     pub(super) async fn refresh(self: &Arc<Self>, version: u64) -> Result<()> {
-        let _turn = self.refreshing.lock().await;
+        let _turn = self.turn.take().await;
         let question = {
             let mut map = self.map.lock();
             if map.version() != version {
@@ -38,6 +38,10 @@ impl Inner {
         }
         let (before, silent, learned) = {
             let mut map = self.map.lock();
+            if map.is_answered(question) {
+                // This answer may be old: its runtime may not have been driven for long.
+                return Ok(());
+            }
             let silent: Vec<_> = map.nodes().iter().filter(|node| node.is_silent()).cloned().collect();
             let before = (!silent.is_empty()).then(|| map.clone());
             (

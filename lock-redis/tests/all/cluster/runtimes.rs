@@ -4,14 +4,15 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
+use lock_core::ErrorKind;
 use lock_core::backend::DistributedLock;
 use lock_redis::RedisBackend;
 use tokio::sync::oneshot;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::Fixture;
 use crate::runtimes::{driven, idle};
-use crate::support::{AT_MOST, TTL, in_the_end_released, release, stays_below, take, with_config};
+use crate::support::{AT_MOST, SECOND, TTL, in_the_end_released, name, release, stays_below, take, with_config};
 
 #[testbed::test]
 fn a_waiter_gets_its_turn_though_the_runtime_of_its_connection_idles_since() {
@@ -67,4 +68,32 @@ fn gets_its_turn(prepare: impl AsyncFn(&RedisBackend)) {
         first.join().expect("no panic");
         waited
     }));
+}
+
+#[testbed::test]
+fn a_request_ends_in_time_though_an_idle_runtime_was_asking_for_the_masters() {
+    let (servers, first) = (driven(), idle());
+    let fixture = servers.block_on(Fixture::own(false));
+    let backend = fixture.backend();
+    let of = servers.block_on(async {
+        backend.connect().await.expect("all serve");
+        name(&fixture.name_on(0).await)
+    });
+    fixture.cluster[0].kill().expect("it is ours");
+    for node in [1, 2] {
+        fixture.cluster[node].pause().expect("it is ours");
+    }
+    let mut asking = Box::pin(backend.status(&of));
+    first.block_on(async {
+        // Until it asks those that do not answer.
+        while timeout(2 * SECOND, &mut asking).await.is_ok() {
+            asking = Box::pin(backend.status(&of));
+        }
+    });
+    let error = servers.block_on(async {
+        let ended = timeout(AT_MOST, backend.status(&of)).await;
+        ended.expect("it ends in time").expect_err("nobody answers")
+    });
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
+    drop(asking);
 }
