@@ -275,11 +275,9 @@ impl RedisHold {
 
     /// Puts a hold that [`is_delayed`](Self::is_delayed) back where the server may have forgotten it, so that whatever ends it finds it.
     async fn remind(&self, route: &mut Route) -> Result<()> {
-        /// It is ended at once.
-        const LASTS: Duration = Duration::from_secs(10);
         if route.delayed_until().is_some() {
-            // If it is there, or somebody else has the name, nothing changes.
-            self.reinstate(route, LASTS).await?;
+            // If it is there, or somebody else has the name, nothing changes. It is ended at once, unless this process is cut off in between.
+            self.reinstate(route, self.grant.ttl()).await?;
         }
         Ok(())
     }

@@ -52,6 +52,11 @@ impl Grant {
         }))
     }
 
+    /// The TTL that it was asked for.
+    pub(super) fn ttl(&self) -> Duration {
+        self.0.ttl
+    }
+
     /// The server of this connection has made it a shared one.
     pub(super) fn downgraded_over(&self, generation: u64) {
         self.0.is_downgraded.store(true, Ordering::SeqCst);

@@ -1,12 +1,13 @@
 //! What ends a hold that the server has forgotten, before a renewal has put it back.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use lock_core::Locker;
 use lock_core::backend::{DistributedLock, Hold, Mode, ReleaseOptions, ReleaseOutcome};
 
-use super::{TTL, age_mark, delayed, take_for, trusted};
-use crate::support::{Fixture, granted, in_the_end};
+use super::{DELAY, TTL, age_mark, delayed, mark, take_for, trusted};
+use crate::support::{Fixture, Proxied, SECOND, eventually, granted, in_the_end, request};
 
 async fn released(hold: &Arc<dyn Hold>) -> ReleaseOutcome {
     in_the_end(async || hold.release(ReleaseOptions::default()).await).await
@@ -37,7 +38,7 @@ async fn a_release_of_a_hold_that_was_forgotten_is_one() {
 
     // What is released is not put back later.
     age_mark(&fixture).await;
-    let later = delayed(&fixture, super::DELAY);
+    let later = delayed(&fixture, DELAY);
     for name in ["alone", "shared", "guarded"] {
         let hold = take_for(&later, name, TTL).await;
         assert!(hold.token() > alone.token(), "tokens grow over the loss");
@@ -70,4 +71,32 @@ async fn a_release_of_a_hold_that_somebody_else_had_is_none() {
         assert_eq!(released(&hold).await, ReleaseOutcome::AlreadyLost);
     }
     assert_eq!(fixture.value("foreign").await, "theirs");
+}
+
+#[testbed::test]
+async fn a_release_that_is_cut_off_keeps_the_name_for_no_longer_than_the_ttl() {
+    const TTL: Duration = SECOND.saturating_mul(5);
+    let fixture = Fixture::new().await;
+    let _ = trusted(&fixture).await;
+    let Proxied { proxy, backend } = Proxied::new(&fixture, |config| config.with_restart_delay(DELAY)).await;
+    let (asked, _control) = request("a", TTL);
+    let hold = granted(&backend, &asked).await;
+    let other = take_for(&backend, "b", TTL).await;
+    // As a server that has forgotten all of them.
+    let [a, b] = ["a", "b"].map(|name| fixture.lock_key(name));
+    let _: u64 = fixture.raw(&["DEL", &a, &b, &mark(&fixture)]).await;
+    proxy.cut();
+    // After that, the server knows the script.
+    assert_eq!(released(&other).await, ReleaseOutcome::Released);
+    let id = asked.holder().to_string();
+    // With nothing after the first request, which puts the hold back.
+    proxy.swallow_after(&id);
+    let releasing = tokio::spawn(async move { hold.release(ReleaseOptions::default()).await });
+    eventually("it is put back", async || fixture.value("a").await.starts_with(&id)).await;
+    let rest = fixture.rest("a").await;
+    assert!(rest <= TTL, "{rest:?}");
+    proxy.let_go();
+    let outcome = releasing.await.expect("no panic").expect("an answer");
+    assert_eq!(outcome, ReleaseOutcome::Released);
+    assert_eq!(fixture.value("a").await, "");
 }
