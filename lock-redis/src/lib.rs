@@ -168,8 +168,8 @@
 //! looks its address up again.)
 //!
 //! - `maxmemory-policy noeviction`: any other may evict locks that are held.
-//! - `appendonly yes` and `appendfsync always`, or a crash may lose locks. With anything else, set
-//!   [`restart_delay`](RedisConfig::with_restart_delay) in all processes, to the longest TTL or more.
+//! - `appendonly yes`, `appendfsync always` and `no-appendfsync-on-rewrite no` (the default), or a crash may lose locks. With
+//!   anything else, set [`restart_delay`](RedisConfig::with_restart_delay) in all processes, to the longest TTL or more.
 //! - With replicas, `min-replicas-to-write 1` and `min-replicas-max-lag 1`: see [Redis Sentinel](#redis-sentinel).
 //! - Keep its clock by slewing, never by steps.
 //! - For TLS, `tls-port`. By default (`tls-auth-clients yes`) it wants a certificate of each client.

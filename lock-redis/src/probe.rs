@@ -1,6 +1,7 @@
 //! The checks of a server when a connection to it is made: whether it can keep locks at all, and whether its settings can
 //! lose some.
 
+use std::collections::HashMap;
 use std::fmt;
 
 use lock_core::{Error, ErrorKind, Guarantee, Result, Verdict};
@@ -31,6 +32,9 @@ pub enum Finding {
         /// The setting: `everysec` or `no`.
         appendfsync: String,
     },
+    /// `no-appendfsync-on-rewrite yes`: while the server saves or rewrites its files, `appendfsync always` allows a reply before its write is
+    /// on disk, too. Not reported with a [`restart_delay`](crate::RedisConfig::with_restart_delay), which makes up for it.
+    SuspendedFsync,
     /// `min-replicas-to-write 0` on a master with replicas: if it is cut off from them and one is promoted, both grant the same
     /// locks.
     GrantsAlone {
@@ -38,6 +42,9 @@ pub enum Finding {
         replicas: u32,
     },
 }
+
+const APPENDFSYNC: &str = "appendfsync";
+const NO_FSYNC_ON_REWRITE: &str = "no-appendfsync-on-rewrite";
 
 /// Checks servers, and reports each finding only once per run of a server.
 #[derive(Debug)]
@@ -69,7 +76,7 @@ impl Probe {
             return Vec::new();
         }
         let mut config = cmd("CONFIG");
-        config.arg("GET").arg("appendfsync");
+        config.arg("GET").arg(APPENDFSYNC).arg(NO_FSYNC_ON_REWRITE);
         vec![cmd("INFO"), config]
     }
 
@@ -156,6 +163,8 @@ struct Facts {
     policy: Option<String>,
     appendonly: Option<bool>,
     appendfsync: Option<String>,
+    /// True if it does not do that while a child process of it writes.
+    suspends_fsync: Option<bool>,
     replicas: Option<u32>,
     /// True if it needs some of them to accept a write.
     needs_replicas: bool,
@@ -175,7 +184,8 @@ impl Facts {
     fn new(info: &Value, config: &Value) -> Self {
         let info: Option<InfoDict> = from_redis_value_ref(info).ok();
         let get = |key: &str| info.as_ref().and_then(|info| info.get::<String>(key));
-        let settings: Option<std::collections::HashMap<String, String>> = from_redis_value_ref(config).ok();
+        let settings: Option<HashMap<String, String>> = from_redis_value_ref(config).ok();
+        let setting = |name| settings.as_ref().and_then(|settings| settings.get(name));
         Self {
             version: get("redis_version"),
             run: get("run_id"),
@@ -187,7 +197,8 @@ impl Facts {
             replicas: get("connected_slaves").and_then(|count| count.parse().ok()),
             // It says so only if it needs some.
             needs_replicas: get("min_slaves_good_slaves").is_some(),
-            appendfsync: settings.and_then(|mut settings| settings.remove("appendfsync")),
+            appendfsync: setting(APPENDFSYNC).cloned(),
+            suspends_fsync: setting(NO_FSYNC_ON_REWRITE).map(|setting| setting == "yes"),
         }
     }
 
@@ -195,6 +206,7 @@ impl Facts {
         *self
             == Self {
                 appendfsync: self.appendfsync.clone(),
+                suspends_fsync: self.suspends_fsync,
                 ..Self::default()
             }
     }
@@ -258,6 +270,7 @@ fn forgets(facts: &Facts) -> Option<Finding> {
         (Some(true), Some(appendfsync)) if appendfsync != "always" => Some(Finding::DelayedFsync {
             appendfsync: appendfsync.clone(),
         }),
+        (Some(true), Some(_)) if facts.suspends_fsync == Some(true) => Some(Finding::SuspendedFsync),
         _ => None,
     }
 }
@@ -307,6 +320,10 @@ impl Finding {
             Self::DelayedFsync { appendfsync } => {
                 format!("with appendfsync {appendfsync} it may forget the last locks in a crash")
             }
+            Self::SuspendedFsync => {
+                "with no-appendfsync-on-rewrite yes it may forget the last locks in a crash while it saves its data"
+                    .to_owned()
+            }
             Self::GrantsAlone { replicas } => format!(
                 "with min-replicas-to-write 0 and {replicas} replicas it goes on granting locks when it is cut off and a \
                  replica is promoted"
@@ -324,6 +341,9 @@ impl Finding {
             }
             Self::DelayedFsync { .. } => {
                 "set appendfsync always, or give restart_delay=60s (the longest ttl, or more) in all processes"
+            }
+            Self::SuspendedFsync => {
+                "set no-appendfsync-on-rewrite no, or give restart_delay=60s (the longest ttl, or more) in all processes"
             }
             Self::GrantsAlone { .. } => "set min-replicas-to-write 1 and min-replicas-max-lag 1",
         }

@@ -31,11 +31,16 @@ impl Setup {
 pub(super) fn keeps(guarantee: Guarantee, facts: &Facts, setup: Setup) -> Verdict {
     match guarantee {
         Guarantee::ServerCrash if setup.is_delayed => Verdict::Yes,
-        Guarantee::ServerCrash => match (forgets(facts), facts.appendonly, &facts.appendfsync) {
+        Guarantee::ServerCrash => match (
+            forgets(facts),
+            facts.appendonly,
+            &facts.appendfsync,
+            facts.suspends_fsync,
+        ) {
             (Some(finding), ..) => finding.verdict(),
-            (None, Some(true), Some(_)) => Verdict::Yes,
+            (None, Some(true), Some(_), Some(_)) => Verdict::Yes,
             _ => unread(
-                "appendonly and appendfsync",
+                "appendonly, appendfsync and no-appendfsync-on-rewrite",
                 "permit +info and +config|get, or give restart_delay=60s",
             ),
         },
@@ -110,6 +115,7 @@ mod tests {
         Facts {
             appendonly: Some(true),
             appendfsync: Some("always".into()),
+            suspends_fsync: Some(false),
             policy: Some("noeviction".into()),
             replicas: Some(1),
             needs_replicas: true,
@@ -150,14 +156,27 @@ mod tests {
             "{}",
             crash(&late, PLAIN)
         );
+        let suspended = Facts {
+            suspends_fsync: Some(true),
+            ..facts()
+        };
+        assert!(
+            crash(&suspended, PLAIN).starts_with("no: with no-appendfsync-on-rewrite yes"),
+            "{}",
+            crash(&suspended, PLAIN)
+        );
         let unread = Facts {
             appendfsync: None,
             ..facts()
         };
-        for unread in [unread, Facts::default()] {
+        let half_unread = Facts {
+            suspends_fsync: None,
+            ..facts()
+        };
+        for unread in [unread, half_unread, Facts::default()] {
             assert!(crash(&unread, PLAIN).starts_with("unknown: "), "{unread:?}");
         }
-        for any in [forgets, late, Facts::default()] {
+        for any in [forgets, late, suspended, Facts::default()] {
             assert_eq!(crash(&any, DELAYED), "yes");
         }
     }

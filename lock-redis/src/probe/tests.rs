@@ -11,9 +11,16 @@ fn refused() -> Value {
 
 /// As a server would answer.
 fn answers(info: &str, appendfsync: &str) -> [Value; 2] {
+    answers_of(
+        info,
+        &[("appendfsync", appendfsync), ("no-appendfsync-on-rewrite", "no")],
+    )
+}
+
+fn answers_of(info: &str, settings: &[(&str, &str)]) -> [Value; 2] {
     let info = info.replace(' ', "\r\n");
-    let config = vec![(text("appendfsync"), text(appendfsync))];
-    [text(&format!("# Server\r\n{info}\r\n")), Value::Map(config)]
+    let config = settings.iter().map(|(name, setting)| (text(name), text(setting)));
+    [text(&format!("# Server\r\n{info}\r\n")), Value::Map(config.collect())]
 }
 
 fn facts(info: &str, appendfsync: &str) -> Facts {
@@ -81,6 +88,32 @@ fn settings_that_lose_locks() {
             "{info} {appendfsync}"
         );
     }
+}
+
+#[test]
+fn a_server_that_does_not_fsync_while_it_saves_can_lose_locks() {
+    let found = |aof: &str, appendfsync: &str, on_rewrite: &str, is_delayed| {
+        let settings = [("appendfsync", appendfsync), ("no-appendfsync-on-rewrite", on_rewrite)];
+        let [info, config] = answers_of(&format!("aof_enabled:{aof}"), &settings);
+        findings(&Facts::new(&info, &config), is_delayed)
+    };
+    assert_eq!(found("1", "always", "yes", false), [Finding::SuspendedFsync]);
+    assert_eq!(found("1", "always", "no", false), []);
+    assert_eq!(found("1", "always", "yes", true), []);
+    assert_eq!(found("1", "everysec", "yes", false), [delayed_fsync("everysec")]);
+    assert_eq!(found("0", "always", "yes", false), [Finding::NotPersistent]);
+    // As a server that knows no such setting.
+    let [info, config] = answers_of("aof_enabled:1", &[("appendfsync", "always")]);
+    assert_eq!(findings(&Facts::new(&info, &config), false), []);
+
+    let probe = Probe::new(Checks::Refuse, Setup::default());
+    let settings = [("appendfsync", "always"), ("no-appendfsync-on-rewrite", "yes")];
+    let answers = answers_of("aof_enabled:1 maxmemory_policy:noeviction", &settings);
+    let error = probe.evaluate(&answers, &"cache:6379").expect_err("it is strict");
+    assert!(
+        error.to_string().contains("set no-appendfsync-on-rewrite no"),
+        "{error}"
+    );
 }
 
 #[test]

@@ -104,6 +104,11 @@ async fn settings_may_be_refused() {
     let error = backend.connect().await.expect_err("it is still a bit careless");
     assert!(error.to_string().contains("appendfsync everysec"), "{error}");
     let _: () = fixture.raw(&["CONFIG", "SET", "appendfsync", "always"]).await;
+    let on_rewrite = ["CONFIG", "SET", "no-appendfsync-on-rewrite"];
+    let _: () = fixture.raw(&[&on_rewrite[..], &["yes"]].concat()).await;
+    let error = backend.connect().await.expect_err("it is careless while it saves");
+    assert!(error.to_string().contains("no-appendfsync-on-rewrite yes"), "{error}");
+    let _: () = fixture.raw(&[&on_rewrite[..], &["no"]].concat()).await;
     backend.connect().await.expect("all is well");
     assert_eq!(backend.findings(), []);
 }
