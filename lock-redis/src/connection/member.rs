@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{ErrorKind, RedisError, RedisResult, ServerErrorKind, cmd, from_redis_value, pipe};
+use redis::{ErrorKind, RedisError, RedisResult, ServerErrorKind, Value, cmd, from_redis_value, pipe};
 use tokio::time::Instant;
 
 use super::identity::Identity;
@@ -42,7 +42,8 @@ impl Member {
             true => find(connection, prefix).await?,
             false => vec![(names::mark(prefix, 0), None)],
         };
-        let (since, now) = read(connection, &marks, identity).await?;
+        let read = read(connection, &marks, identity).await;
+        let (since, now) = if of_cluster { read.map_err(as_passing) } else { read }?;
         Ok(Self {
             // After the answer: by then the server's clock says at least `now`.
             fresh_from: Instant::now() + remaining(since, now, delay),
@@ -130,13 +131,26 @@ async fn read(connection: &mut MultiplexedConnection, marks: &[Mark], identity: 
         };
         commands.add_command(MARK.form(PubSub::Plain).run_with_text(&[key], &arguments.all()));
     }
+    latest(connection.send_packed_commands(&commands, 0, marks.len()).await?)
+}
+
+/// The latest of the moments since when the server has its data, and the newest time, in the replies to several marks.
+fn latest(replies: Vec<Value>) -> RedisResult<(u64, u64)> {
     let mut read = None;
-    for reply in connection.send_packed_commands(&commands, 0, marks.len()).await? {
+    for reply in replies {
         let (since, now): (u64, u64) = from_redis_value(reply.extract_error()?)?;
         let latest = read.map_or(since, |(latest, _)| since.max(latest));
         read = Some((latest, now));
     }
     read.ok_or_else(|| (ErrorKind::Parse, "a mark was not answered").into())
+}
+
+/// A slot whose mark was just found may move before the mark is written. The next connection finds another one.
+fn as_passing(error: RedisError) -> RedisError {
+    match is_of_slot(&error) {
+        true => (CLUSTER_DOWN, "the slot of a mark has moved").into(),
+        false => error,
+    }
 }
 
 /// Since when this run has its data, by its own marks.
@@ -159,9 +173,8 @@ fn remaining(since: u64, now: u64, delay: Duration) -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use redis::Value;
-
     use super::*;
+    use crate::error::lock_error;
 
     #[test]
     fn the_delay_is_counted_from_the_mark() {
@@ -169,6 +182,24 @@ mod tests {
         assert_eq!(remaining(1000, 1000, delay), delay);
         assert_eq!(remaining(1000, 60_999, delay), ms(1));
         assert_eq!(remaining(1000, 61_000, delay), ms(0));
+    }
+
+    /// Otherwise a user who has a URL of a cluster is told to use one.
+    #[test]
+    fn a_mark_whose_slot_moves_meanwhile_is_found_by_the_next_connection() {
+        let reply = |line: &str| redis::parse_redis_value(format!("{line}\r\n").as_bytes()).expect("a reply");
+        let marks = |third| vec![reply("*2\r\n:5\r\n:9"), reply("*2\r\n:7\r\n:9"), reply(third)];
+        assert_eq!(latest(marks("*2\r\n:6\r\n:10")).expect("all are marks"), (7, 10));
+        let is_retryable = |third| {
+            let error = latest(marks(third)).map_err(as_passing);
+            lock_error(error.expect_err("one is an error"), &"cache:6379").is_retryable()
+        };
+        assert!(is_retryable("-MOVED 3999 127.0.0.1:6381"));
+        assert!(is_retryable("-ASK 3999 127.0.0.1:6381"));
+        assert!(is_retryable("-CLUSTERDOWN Hash slot not served"));
+        assert!(!is_retryable(
+            "-NOPERM this user has no permissions to run the 'eval' command"
+        ));
     }
 
     #[test]
