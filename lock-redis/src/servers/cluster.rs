@@ -134,15 +134,17 @@ impl Cluster {
                 let map = self.0.map.lock();
                 (map.version(), map.nodes().to_vec())
             };
-            let checked = try_join_all(nodes.iter().map(|node| node.requests.check())).await;
-            let Err(error) = checked else { return Ok(()) };
-            // One of them may be no master any more.
-            let refreshed = timeout(self.0.config.connect_timeout(), self.0.refresh(version)).await;
-            let is_same = self.0.map.lock().nodes().iter().all(|node| {
-                let is_it = |known: &Arc<Node>| Arc::ptr_eq(known, node);
-                nodes.iter().any(is_it)
+            let checking = nodes.iter().map(async |node| {
+                let checked = node.requests.check().await;
+                checked.map_err(|error| (node, error))
             });
-            if !matches!(refreshed, Ok(Ok(()))) || is_same || Instant::now() >= deadline {
+            let Err((failed, error)) = try_join_all(checking).await else {
+                return Ok(());
+            };
+            // It may be no master any more.
+            let refreshed = timeout(self.0.config.connect_timeout(), self.0.refresh(version)).await;
+            let is_master = self.0.map.lock().nodes().iter().any(|node| Arc::ptr_eq(node, failed));
+            if !matches!(refreshed, Ok(Ok(()))) || is_master || Instant::now() >= deadline {
                 return Err(error);
             }
         }

@@ -64,6 +64,21 @@ async fn a_replica_takes_over() {
     in_the_end_released(&hold).await;
 }
 
+/// The connection to the former master fails, and those to all others were made before.
+#[testbed::test]
+async fn a_check_leaves_out_a_master_that_has_been_replaced() {
+    let fixture = Fixture::own(true).await;
+    let backend = fixture.backend();
+    backend.connect().await.expect("all serve");
+    let of = fixture.name_on(1).await;
+    fixture.cluster.fail_over_to(4).await.expect("it takes over");
+    // The former master says that of this slot alone.
+    let hold = in_the_end_granted(&backend, &request(&of, TTL).0).await;
+    fixture.cluster[1].kill().expect("it is ours");
+    backend.connect().await.expect("all masters serve");
+    in_the_end_released(&hold).await;
+}
+
 #[testbed::test]
 async fn a_cluster_that_is_down_is_unavailable_until_it_serves_again() {
     let fixture = Fixture::own(false).await;
