@@ -205,14 +205,14 @@ impl Connection {
     /// # Errors
     /// Those of the connection.
     pub(crate) async fn run_of(&self, session: &Session) -> Result<Option<String>> {
-        let asked = session.run_id().get_or_try_init(async || {
-            match self.send(session, cmd("INFO").arg("server")).await {
-                Ok(info) => Ok(identity::run_id(&info)),
-                // The user may not ask, or it is a proxy.
-                Err(Failure::Rejected(_)) => Ok(None),
-                Err(failure) => Err(self.lock_error(failure)),
-            }
-        });
+        let asked =
+            session
+                .run_id()
+                .get_or_try_init(async || match self.send(session, cmd("INFO").arg("server")).await {
+                    Ok(info) => Ok(identity::run_id(&info)),
+                    Err(Failure::Rejected(error)) if identity::states_none(&error) => Ok(None),
+                    Err(failure) => Err(self.lock_error(failure)),
+                });
         asked.await.cloned()
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lock_core::backend::{DistributedLock, Hold, ReleaseOptions};
-use lock_core::{Error, Locker, Release};
+use lock_core::{Error, ErrorKind, Locker, Release};
 use lock_redis::RedisBackend;
 use tokio::task::JoinHandle;
 
@@ -65,8 +65,11 @@ async fn a_busy_server_did_nothing() {
     .await;
     let error = refused_release(&*hold).await;
     assert!(error.is_not_executed(), "{error:?}");
+    let error = backend.server_id().await.expect_err("it does not say");
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
     let _: () = fixture.raw(&["SCRIPT", "KILL"]).await;
     busy.await.expect("no panic").expect_err("it was killed");
+    assert!(backend.server_id().await.expect("an answer").is_some());
     assert!(release(&hold).await);
 }
 
