@@ -30,7 +30,8 @@ pub(super) struct Member {
 }
 
 impl Member {
-    /// Reads the server's marks, and writes those that are missing.
+    /// Reads the server's marks, and writes those that are missing. A master without slots can have none: requests that keep holds are sent on
+    /// to it, and for fresh grants its delay begins now.
     pub(super) async fn new(
         connection: &mut MultiplexedConnection,
         prefix: &str,
@@ -42,11 +43,17 @@ impl Member {
             true => find(connection, prefix).await?,
             false => vec![(names::mark(prefix, 0), None)],
         };
-        let read = read(connection, &marks, identity).await;
-        let (since, now) = if of_cluster { read.map_err(as_passing) } else { read }?;
+        let rest = match marks.is_empty() {
+            true => delay,
+            false => {
+                let read = read(connection, &marks, identity).await;
+                let (since, now) = if of_cluster { read.map_err(as_passing) } else { read }?;
+                remaining(since, now, delay)
+            }
+        };
         Ok(Self {
-            // After the answer: by then the server's clock says at least `now`.
-            fresh_from: Instant::now() + remaining(since, now, delay),
+            // After the answer: by then the server's clock says at least its `now`.
+            fresh_from: Instant::now() + rest,
             data: identity.data.clone(),
         })
     }
@@ -90,10 +97,7 @@ async fn find(connection: &mut MultiplexedConnection, prefix: &str) -> RedisResu
             }
         }
     }
-    match marks.is_empty() {
-        true => Err((CLUSTER_DOWN, "this node of a cluster has no slot").into()),
-        false => Ok(marks),
-    }
+    Ok(marks)
 }
 
 /// Whether the master only lacks the slot: another one has it, takes it over, or nobody has it. It may serve all others.

@@ -282,10 +282,7 @@ impl Inner {
     /// The node at this address, also one that has no slot yet.
     fn node(self: &Arc<Self>, address: &Address) -> Result<Arc<Node>> {
         let address = &self.config.mapped(address);
-        if let Some(node) = self.map.lock().nodes().iter().find(|node| node.address == *address) {
-            return Ok(node.clone());
-        }
-        Ok(Arc::new(self.connect(address)?))
+        self.map.lock().node(address, |address| self.connect(address))
     }
 
     /// Does no I/O.

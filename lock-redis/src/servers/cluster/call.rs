@@ -72,18 +72,23 @@ impl Cluster {
         loop {
             call.check_delay(on)?;
             let mut reply = self.send(on, call).await;
+            let mut unreached = None;
             if let Some(Redirect::Ask(host, port)) = cluster_error(&reply)
                 && let Ok(node) = self.0.node(&(host.unwrap_or_else(|| on.host()), port))
-                && let Ok(session) = node.requests.session(patience.over()).await
             {
-                let asked = Route::to(node, session, on.slot);
-                call.check_delay(&asked)?;
-                moves_to(asked.generation());
-                reply = (asked.connection)
-                    .run_asking(&asked.session, call.script, call.keys, call.arguments)
-                    .await;
-                if cluster_error(&reply).is_none() {
-                    *on = asked;
+                match node.requests.session(patience.over()).await {
+                    Ok(session) => {
+                        let asked = Route::to(node, session, on.slot);
+                        call.check_delay(&asked)?;
+                        moves_to(asked.generation());
+                        reply = (asked.connection)
+                            .run_asking(&asked.session, call.script, call.keys, call.arguments)
+                            .await;
+                        if cluster_error(&reply).is_none() {
+                            *on = asked;
+                        }
+                    }
+                    Err(why) => unreached = Some(why),
                 }
             }
             let Some(redirect) = cluster_error(&reply) else {
@@ -98,9 +103,10 @@ impl Cluster {
                 let what =
                     "the Redis Cluster did not serve a hash slot in time: the slot is being moved, or has no master";
                 let error = Error::new(ErrorKind::Unavailable, what);
-                return Err(Failure::NotExecuted(match reply {
-                    Err(Failure::Rejected(why)) => error.with_source(why),
-                    _ => error,
+                return Err(Failure::NotExecuted(match (unreached, reply) {
+                    (Some(why), _) => error.with_source(why),
+                    (None, Err(Failure::Rejected(why))) => error.with_source(why),
+                    (None, _) => error,
                 }));
             }
             *on = self

@@ -73,6 +73,8 @@ pub(super) struct Map {
     /// The newest one whose answer was learned.
     answered: u64,
     nodes: Vec<Arc<Node>>,
+    /// Masters without a slot, to which single requests are sent on.
+    others: Vec<Arc<Node>>,
     /// By slot, the index of its master; [`NOBODY`]: none is known.
     masters: Box<[u16]>,
 }
@@ -86,6 +88,7 @@ impl Map {
             asked: 0,
             answered: 0,
             nodes: Vec::new(),
+            others: Vec::new(),
             masters: vec![NOBODY; usize::from(SLOTS)].into(),
         }
     }
@@ -100,6 +103,21 @@ impl Map {
 
     pub(super) fn master(&self, slot: u16) -> Option<&Arc<Node>> {
         self.nodes.get(usize::from(self.masters[usize::from(slot)]))
+    }
+
+    /// The node at this address, also one that has no slot yet: it is kept until the next answer who has all slots.
+    pub(super) fn node(&mut self, address: &Address, make: impl FnOnce(&Address) -> Result<Node>) -> Result<Arc<Node>> {
+        if let Some(known) = self.known(address) {
+            return Ok(known.clone());
+        }
+        let node = Arc::new(make(address)?);
+        self.others.push(node.clone());
+        Ok(node)
+    }
+
+    fn known(&self, address: &Address) -> Option<&Arc<Node>> {
+        let mut all = self.nodes.iter().chain(&self.others);
+        all.find(|node| node.address == *address)
     }
 
     /// The number of the newest question who has all slots.
@@ -134,7 +152,7 @@ impl Map {
             let index = match nodes.iter().position(|node| node.address == address) {
                 Some(index) => index,
                 None => {
-                    nodes.push(match self.nodes.iter().find(|node| node.address == address) {
+                    nodes.push(match self.known(&address) {
                         Some(known) => known.clone(),
                         None => Arc::new(make(&address)?),
                     });
@@ -148,7 +166,9 @@ impl Map {
         self.masters = masters;
         self.version += 1;
         self.answered = question;
-        Ok(std::mem::replace(&mut self.nodes, nodes))
+        let mut former = std::mem::replace(&mut self.nodes, nodes);
+        former.append(&mut self.others);
+        Ok(former)
     }
 
     /// Learns who has one slot.
@@ -161,7 +181,11 @@ impl Map {
         let index = match self.nodes.iter().position(|node| node.address == *address) {
             Some(index) => index,
             None => {
-                self.nodes.push(Arc::new(make(address)?));
+                let other = self.others.iter().position(|node| node.address == *address);
+                self.nodes.push(match other {
+                    Some(other) => self.others.remove(other),
+                    None => Arc::new(make(address)?),
+                });
                 self.nodes.len() - 1
             }
         };

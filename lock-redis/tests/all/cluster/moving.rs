@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use futures_util::future::join_all;
-use lock_core::backend::{Hold, Mode, Renewal};
+use lock_core::backend::{DistributedLock, Hold, Mode, Renewal};
 use lock_redis::RedisBackend;
 use tokio::time::{Instant, sleep};
 
@@ -13,14 +13,15 @@ use crate::replicas::acknowledged;
 use crate::support::proxy::Proxy;
 use crate::support::waiter::Waiter;
 use crate::support::{
-    AT_MOST, SECOND, TTL, eventually, in_the_end_granted, release, request, request_in, stays_below, take, with_config,
+    AT_MOST, SECOND, TTL, eventually, in_the_end, in_the_end_granted, name, release, request, request_in, stays_below,
+    take, with_config,
 };
 
 /// An operator may leave a slot like this for hours.
 #[testbed::test]
 async fn holds_live_on_in_a_slot_that_stays_on_its_way() {
     let fixture = Fixture::shared().await;
-    live_on_in_a_slot_on_its_way(&fixture, &fixture.backend()).await;
+    live_on_in_a_slot_on_its_way(&fixture, &fixture.backend(), 1).await;
 }
 
 /// They are acknowledged by the replicas of whoever has the lock at the time, and no other hold suffers from it.
@@ -28,10 +29,86 @@ async fn holds_live_on_in_a_slot_that_stays_on_its_way() {
 async fn holds_with_replicas_live_on_in_a_slot_that_stays_on_its_way() {
     let fixture = Fixture::own(true).await;
     let backend = with_config(fixture.config().with_replicas(1).with_connect_timeout(AT_MOST));
-    live_on_in_a_slot_on_its_way(&fixture, &backend).await;
+    live_on_in_a_slot_on_its_way(&fixture, &backend, 1).await;
 }
 
-async fn live_on_in_a_slot_on_its_way(fixture: &Fixture, backend: &RedisBackend) {
+/// As an operator does who adds a master. It can have no mark.
+#[testbed::test]
+async fn holds_live_on_in_a_slot_on_its_way_to_a_master_without_slots() {
+    // A master without slots is asked for thousands of marks when a connection is made.
+    let fixture = Fixture {
+        connect_timeout: AT_MOST,
+        ..Fixture::own(true).await
+    };
+    let to = without_slots(&fixture).await;
+    let of = fixture.name_on(0).await;
+    let slot = fixture.slot(&of).await;
+    for backend in [fixture.backend(), fixture.trusting(&[0, 1, 2]).await] {
+        live_on_in_a_slot_on_its_way(&fixture, &backend, to).await;
+
+        // The master in its delay is asked for no grant, and so does not say that the slot is back.
+        backend.status(&name(&of)).await.expect("an answer");
+        let hold = in_the_end_granted(&backend, &request(&of, TTL).0).await;
+        fixture.cluster.begin_move(slot, 0, to).await.expect("it begins");
+        fixture
+            .cluster
+            .migrate(&[&fixture.key(&of)], 0, to)
+            .await
+            .expect("it moves");
+        let renew = async || in_the_end(async || hold.renew(TTL).await).await;
+        renew().await;
+        let before = connections(&fixture, to).await;
+        for _ in 0..5 {
+            assert!(matches!(renew().await, Renewal::Renewed(_)));
+        }
+        // To count is one.
+        assert_eq!(connections(&fixture, to).await, before + 1);
+        fixture.cluster.finish_move(slot, 0, to).await.expect("it moves");
+        assert!(release(&hold).await);
+        fixture.cluster.move_slot(slot, to, 0).await.expect("it moves back");
+    }
+}
+
+/// Makes a replica a master that has nothing yet.
+async fn without_slots(fixture: &Fixture) -> usize {
+    const NODE: usize = 3;
+    // It stays one when it has lost its last slot.
+    fixture
+        .call(NODE, &["CONFIG", "SET", "cluster-allow-replica-migration", "no"])
+        .await;
+    fixture.call(NODE, &["CLUSTER", "RESET"]).await;
+    let port = async |setting| {
+        let setting = fixture.call(0, &["CONFIG", "GET", setting]).await;
+        setting.lines().nth(1).expect("its value").to_owned()
+    };
+    let (port, bus) = (port("port").await, port("cluster-port").await);
+    fixture.call(NODE, &["CLUSTER", "MEET", "127.0.0.1", &port, &bus]).await;
+    let id = fixture.call(NODE, &["CLUSTER", "MYID"]).await;
+    eventually("all take it for a master", async || {
+        for node in 0..6 {
+            let nodes = fixture.call(node, &["CLUSTER", "NODES"]).await;
+            let is_master = |line: &str| line.starts_with(&id) && line.contains("master");
+            if !nodes.lines().any(is_master) {
+                return false;
+            }
+        }
+        true
+    })
+    .await;
+    fixture.cluster.until_it_serves().await.expect("it does");
+    NODE
+}
+
+/// How many clients have ever connected to a node.
+async fn connections(fixture: &Fixture, node: usize) -> u64 {
+    let stats = fixture.call(node, &["INFO", "stats"]).await;
+    let count = stats
+        .lines()
+        .find_map(|line| line.strip_prefix("total_connections_received:"));
+    count.expect("it says so").trim().parse().expect("a number")
+}
+
+async fn live_on_in_a_slot_on_its_way(fixture: &Fixture, backend: &RedisBackend, to: usize) {
     let of = fixture.name_on(0).await;
     let slot = fixture.slot(&of).await;
     // All in one slot.
@@ -48,7 +125,7 @@ async fn live_on_in_a_slot_on_its_way(fixture: &Fixture, backend: &RedisBackend)
     // In another slot of the same master.
     let elsewhere = fixture.name_on_beside(0, slot).await;
     holds.push(in_the_end_granted(backend, &request(&elsewhere, TTL).0).await);
-    fixture.cluster.begin_move(slot, 0, 1).await.expect("it begins");
+    fixture.cluster.begin_move(slot, 0, to).await.expect("it begins");
     let all_live = async || {
         let renew = async |hold: &Arc<dyn Hold>| acknowledged(async || hold.renew(TTL).await).await;
         let alone = renew(&holds[0]).await;
@@ -61,15 +138,15 @@ async fn live_on_in_a_slot_on_its_way(fixture: &Fixture, backend: &RedisBackend)
     // The first is there, and the others are not; then all are that nobody shares.
     for name in &names {
         let key = fixture.key(name);
-        fixture.cluster.migrate(&[&key], 0, 1).await.expect("it moves");
+        fixture.cluster.migrate(&[&key], 0, to).await.expect("it moves");
         all_live().await;
     }
-    fixture.cluster.finish_move(slot, 0, 1).await.expect("it moves");
+    fixture.cluster.finish_move(slot, 0, to).await.expect("it moves");
     all_live().await;
     for hold in &holds {
         assert!(release(hold).await);
     }
-    fixture.cluster.move_slot(slot, 1, 0).await.expect("it moves back");
+    fixture.cluster.move_slot(slot, to, 0).await.expect("it moves back");
 }
 
 /// The reply that it waits is late: by then its subscription has ended, which woke nobody.
