@@ -94,10 +94,21 @@ impl Cluster {
             let Some(redirect) = cluster_error(&reply) else {
                 return reply;
             };
-            if let Redirect::Moved(host, port) = redirect {
-                let learned = self.0.learn(on.slot, &(host.unwrap_or_else(|| on.host()), port));
-                learned.map_err(Failure::NotExecuted)?;
-                patience.note_moved();
+            match redirect {
+                Redirect::Moved(host, port) => {
+                    let learned = self.0.learn(on.slot, &(host.unwrap_or_else(|| on.host()), port));
+                    learned.map_err(Failure::NotExecuted)?;
+                    patience.note_moved();
+                }
+                // A node that has left the cluster does not say who has the slot.
+                Redirect::Later if patience.looks_elsewhere() => {
+                    let version = self.0.map.lock().version();
+                    tokio::select! {
+                        _ = self.0.refresh(version) => {}
+                        () = patience.over() => {}
+                    }
+                }
+                _ => {}
             }
             if !patience.pause().await {
                 let what =

@@ -5,6 +5,8 @@ use std::time::Duration;
 use lock_kit::backoff::pauses;
 use tokio::time::{Instant, sleep, sleep_until};
 
+use super::LOOK_AGAIN;
+
 /// The pauses of one request, until its time is over.
 pub(super) struct Patience {
     deadline: Instant,
@@ -12,6 +14,8 @@ pub(super) struct Patience {
     /// True if the next pause is left out, since a node has redirected the request for the first time.
     knows_better: bool,
     moves: u32,
+    /// The moment when it last asked who has the slot.
+    looked: Option<Instant>,
 }
 
 impl Patience {
@@ -21,6 +25,7 @@ impl Patience {
             pauses: Box::new(pauses(FIRST, LONGEST)),
             knows_better: false,
             moves: 0,
+            looked: None,
         }
     }
 
@@ -28,6 +33,15 @@ impl Patience {
     pub(super) fn note_moved(&mut self) {
         self.moves += 1;
         self.knows_better = self.moves == 1;
+    }
+
+    /// Returns whether it is to ask now who has the slot: the first time, and then now and then.
+    pub(super) fn looks_elsewhere(&mut self) -> bool {
+        let is_due = self.looked.is_none_or(|looked| looked.elapsed() >= LOOK_AGAIN);
+        if is_due {
+            self.looked = Some(Instant::now());
+        }
+        is_due
     }
 
     /// Waits for a while. Returns false if the time is over.
@@ -69,5 +83,16 @@ mod tests {
         assert!((49..150).contains(&pauses), "{pauses}");
         assert!(start.elapsed() >= limit && start.elapsed() <= limit + 2 * LONGEST);
         patience.over().await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_slot_that_nobody_serves_is_asked_for_at_once_and_then_now_and_then() {
+        let mut patience = Patience::new(Duration::from_secs(5));
+        let mut looks = 0;
+        while patience.pause().await {
+            looks += u32::from(patience.looks_elsewhere());
+            assert!(looks > 0);
+        }
+        assert!((10..=25).contains(&looks), "{looks}");
     }
 }

@@ -6,8 +6,8 @@ use tokio::time::timeout;
 
 use super::Fixture;
 use crate::support::{
-    AT_MOST, LONG, SECOND, TTL, granted, in_the_end, in_the_end_granted, in_the_end_released, name, refused, request,
-    take, with_config,
+    AT_MOST, LONG, SECOND, TTL, granted, in_the_end, in_the_end_granted, in_the_end_released, name, refused, release,
+    request, take, with_config,
 };
 
 #[testbed::test]
@@ -61,6 +61,24 @@ async fn a_replica_takes_over() {
     drop(kept_hold);
     assert_eq!(patient.status(&name(&of)).await.expect("an answer").holders.len(), 1);
     fixture.cluster[0].resume().expect("it is ours");
+    in_the_end_released(&hold).await;
+}
+
+/// It keeps its connections, and does not say who has its former slots.
+#[testbed::test]
+async fn a_former_master_that_has_left_the_cluster_is_left() {
+    let fixture = Fixture::own(true).await;
+    let backend = fixture.backend();
+    let of = fixture.name_on(1).await;
+    assert!(release(&take(&backend, &of).await).await);
+    fixture.cluster.fail_over_to(4).await.expect("it takes over");
+    let id = fixture.call(1, &["CLUSTER", "MYID"]).await;
+    fixture.call(1, &["CLUSTER", "RESET"]).await;
+    for node in [0, 2, 3, 4, 5] {
+        fixture.call(node, &["CLUSTER", "FORGET", &id]).await;
+    }
+    let hold = in_the_end_granted(&backend, &request(&of, TTL).0).await;
+    assert_eq!(fixture.call(4, &["EXISTS", &fixture.key(&of)]).await, "1");
     in_the_end_released(&hold).await;
 }
 
