@@ -1,8 +1,9 @@
 //! Several runtimes in a process, of which some are driven only while somebody calls.
 
+use std::future::poll_fn;
 use std::sync::{Arc, mpsc};
+use std::task::Poll;
 use std::thread;
-use std::time::Duration;
 
 use lock_core::ErrorKind;
 use lock_core::backend::DistributedLock;
@@ -10,9 +11,12 @@ use lock_redis::RedisBackend;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 
-use super::Fixture;
+use super::{Fixture, REFRESH};
 use crate::runtimes::{driven, idle};
-use crate::support::{AT_MOST, SECOND, TTL, in_the_end_released, name, release, stays_below, take, with_config};
+use crate::support::{
+    AT_MOST, SECOND, TTL, eventually, in_the_end_granted, in_the_end_released, name, release, request, stays_below,
+    take, with_config,
+};
 
 #[testbed::test]
 fn a_waiter_gets_its_turn_though_the_runtime_of_its_connection_idles_since() {
@@ -28,9 +32,7 @@ fn a_waiter_gets_its_turn_though_the_runtime_that_listens_idles_since() {
 /// With a backend that is made ready on a runtime that is driven. All else begins on one that idles later.
 fn gets_its_turn(prepare: impl AsyncFn(&RedisBackend)) {
     let servers = driven();
-    // Long before the refresh of its entry, which comes after 4 s at least.
-    let bound = Duration::from_secs(4);
-    servers.block_on(stays_below(bound, "it waited for its refresh", async || {
+    servers.block_on(stays_below(REFRESH, "it waited for its refresh", async || {
         let fixture = Arc::new(Fixture::shared().await);
         let backend = with_config(fixture.config().with_response_timeout(AT_MOST));
         prepare(&backend).await;
@@ -56,6 +58,7 @@ fn gets_its_turn(prepare: impl AsyncFn(&RedisBackend)) {
         });
         is_listening.await.expect("no panic");
         let waiter = fixture.queued(&backend, &of, TTL).await;
+        eventually("it knows that it waits", async || waiter.request.last_busy().is_some()).await;
         stop.send(()).expect("it runs");
         let start = Instant::now();
         let [earlier, hold] = holds;
@@ -68,6 +71,32 @@ fn gets_its_turn(prepare: impl AsyncFn(&RedisBackend)) {
         first.join().expect("no panic");
         waited
     }));
+}
+
+#[testbed::test]
+fn room_is_not_waited_for_where_nobody_drives_the_runtime_of_the_connection() {
+    let (servers, first) = (driven(), idle());
+    let fixture = servers.block_on(Fixture::shared());
+    let backend = with_config(fixture.config().with_response_timeout(AT_MOST));
+    let of = servers.block_on(fixture.name_on(0));
+    let name = |number: usize| format!("{{{}}}-{number}", fixture.key(&of));
+    // More than may be unanswered on a connection.
+    let (requests, _controls): (Vec<_>, Vec<_>) = (0..1100).map(|number| request(&name(number), TTL)).unzip();
+    first.block_on(async {
+        backend.connect().await.expect("all serve");
+    });
+    let mut acquiring: Vec<_> = requests.iter().map(|request| backend.acquire(request)).collect();
+    first.block_on(poll_fn(|context| {
+        for acquiring in &mut acquiring {
+            assert!(acquiring.as_mut().poll(context).is_pending());
+        }
+        Poll::Ready(())
+    }));
+    servers.block_on(async {
+        let taking = timeout(AT_MOST, in_the_end_granted(&backend, &request(&of, TTL).0)).await;
+        in_the_end_released(&taking.expect("it ends in time")).await;
+    });
+    drop(acquiring);
 }
 
 #[testbed::test]
