@@ -136,8 +136,8 @@ impl Map {
         self.answered >= question
     }
 
-    /// Learns who has all slots, by the answer to this question. `said_by` is the host that has been asked. Masters without a slot are
-    /// forgotten: returns the former ones.
+    /// Learns who has all slots, by the answer to this question, unless that to a later one is known: a runtime that was not driven for long
+    /// brings an old answer. `said_by` is the host that has been asked. Masters without a slot are forgotten: returns the former ones.
     pub(super) fn learn(
         &mut self,
         question: u64,
@@ -145,6 +145,9 @@ impl Map {
         said_by: &str,
         make: impl Fn(&Address) -> Result<Node>,
     ) -> Result<Vec<Arc<Node>>> {
+        if self.is_answered(question) {
+            return Ok(Vec::new());
+        }
         let mut nodes: Vec<Arc<Node>> = Vec::new();
         let mut masters: Box<[u16]> = vec![NOBODY; usize::from(SLOTS)].into();
         for range in ranges {
@@ -198,4 +201,67 @@ impl Map {
 fn as_index(index: usize) -> u16 {
     // There are no more masters than slots.
     u16::try_from(index).unwrap_or(NOBODY)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(address: &Address) -> Result<Node> {
+        let config = RedisConfig::new("cache", 6379);
+        let inbox = Arc::new(Inbox::new(config.prefix()));
+        Node::new(address, &config, &inbox, &Arc::default(), Leases::default())
+    }
+
+    fn all_of(host: &str) -> [Range; 1] {
+        [Range {
+            first: 0,
+            last: SLOTS - 1,
+            host: Some(host.to_owned()),
+            port: 7000,
+        }]
+    }
+
+    fn host(map: &Map, slot: u16) -> &str {
+        map.master(slot).expect("it has one").host()
+    }
+
+    #[test]
+    fn an_answer_to_an_earlier_question_is_not_learned() {
+        let mut map = Map::new();
+        let (earlier, later) = (map.ask(), map.ask());
+        assert!(!map.is_answered(earlier));
+        map.learn(later, &all_of("b"), "b", node).expect("a good address");
+        let version = map.version();
+        map.learn(earlier, &all_of("a"), "a", node).expect("a good address");
+        assert_eq!((host(&map, 7), map.version()), ("b", version));
+        assert!(map.is_answered(earlier) && map.is_answered(later));
+        let next = map.ask();
+        assert!(!map.is_answered(next));
+        map.learn(next, &all_of("a"), "a", node).expect("a good address");
+        assert_eq!(host(&map, 7), "a");
+    }
+
+    #[test]
+    fn a_master_without_slots_is_known_until_the_next_answer() {
+        let mut map = Map::new();
+        let question = map.ask();
+        map.learn(question, &all_of("a"), "a", node).expect("a good address");
+        let address = |host: &str| (host.to_owned(), 7000);
+        let [b, c] = ["b", "c"].map(address);
+        let first = map.node(&b, node).expect("a good address");
+        let other = map.node(&c, node).expect("a good address");
+        assert!(Arc::ptr_eq(&first, &map.node(&b, node).expect("it is known")));
+        let a = map.node(&address("a"), node).expect("it is known");
+        assert!(Arc::ptr_eq(&a, map.master(7).expect("it has one")));
+        assert_eq!(map.nodes().len(), 1, "the others are no masters of slots");
+
+        map.learn_one(7, &b, node).expect("it is known");
+        assert!(Arc::ptr_eq(&first, map.master(7).expect("it has one")));
+        let question = map.ask();
+        let former = map.learn(question, &all_of("b"), "b", node).expect("it is known");
+        assert_eq!(former.len(), 3, "{former:?}");
+        assert!(Arc::ptr_eq(&first, map.master(8).expect("it has one")));
+        assert!(!Arc::ptr_eq(&other, &map.node(&c, node).expect("a good address")));
+    }
 }
