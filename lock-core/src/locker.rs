@@ -296,15 +296,13 @@ impl Locker {
         self.shared.keeper.check_process()?;
         self.shared.close();
         ensure_running(&self.shared.keeper)?;
-        timeout(SHUTDOWN_TIMEOUT, self.shared.keeper.drained())
-            .await
-            .map_err(|_| {
-                let keeper = &self.shared.keeper;
-                Error::new(
-                    ErrorKind::Unavailable,
-                    unfinished(keeper.pending_jobs(), keeper.pending_calls()),
-                )
-            })?;
+        let keeper = &self.shared.keeper;
+        let drained = timeout(SHUTDOWN_TIMEOUT, keeper.drained()).await;
+        if drained.is_err()
+            && let Some(unfinished) = unfinished(keeper.pending_jobs(), keeper.pending_calls())
+        {
+            return Err(Error::new(ErrorKind::Unavailable, unfinished));
+        }
         timeout(SHUTDOWN_TIMEOUT, self.shared.backend.lock.close())
             .await
             .unwrap_or_else(|_| {
@@ -326,13 +324,17 @@ impl Locker {
     }
 }
 
-/// What a shutdown has waited for in vain.
-fn unfinished(locks: usize, calls: usize) -> String {
-    let locks = (locks > 0).then(|| format!("{locks} locks were not given back and end with their ttl"));
-    let calls = (calls > 0)
-        .then(|| format!("{calls} acquires or releases have not ended: poll their futures to the end, or drop them"));
-    let both: Vec<String> = locks.into_iter().chain(calls).collect();
-    format!("within {SHUTDOWN_TIMEOUT:?}, {}", both.join("; "))
+/// What a shutdown has waited for in vain; `None` if it ended just now.
+fn unfinished(locks: usize, calls: usize) -> Option<String> {
+    let what = match (locks, calls) {
+        (0, 0) => return None,
+        (locks, 0) => format!("locks not released: {locks}; they end with their ttl"),
+        (0, calls) => format!("acquires and releases neither polled to the end nor dropped: {calls}"),
+        (locks, calls) => format!(
+            "locks not released: {locks}; they end with their ttl; acquires and releases neither polled to the end nor dropped: {calls}"
+        ),
+    };
+    Some(format!("not finished within {SHUTDOWN_TIMEOUT:?}: {what}"))
 }
 
 impl fmt::Debug for Locker {

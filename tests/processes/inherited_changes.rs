@@ -78,11 +78,12 @@ async fn drop_an_upgrade() {
 
 /// Its request could not be sent yet. The next caller waits for its turn.
 async fn drop_an_acquire() {
-    let backend = Stuck {
-        sends_nothing: true,
-        ..Stuck::default()
-    };
+    let backend = Stuck::default();
+    let sends_nothing = backend.sends_nothing.clone();
     let lock = Locker::new(backend).lock("a");
+    // An acquire waits out an outage of a server that was reached before.
+    drop(lock.acquire().await.expect("a grant").release().await);
+    sends_nothing.store(true, Ordering::SeqCst);
     let mut first = Some(Box::pin(lock.acquire()));
     assert!(poll_once(&mut first).await.is_pending());
     let next = Arc::new(Woken::default());
@@ -137,7 +138,7 @@ async fn poll_once<F: Future>(future: &mut Option<Pin<Box<F>>>) -> Poll<F::Outpu
 struct Stuck {
     server: MemoryBackend,
     /// No other acquire either.
-    sends_nothing: bool,
+    sends_nothing: Arc<AtomicBool>,
     /// Of the upgrades.
     requests: Arc<Mutex<Vec<AcquireRequest>>>,
 }
@@ -153,7 +154,7 @@ impl DistributedLock for Stuck {
     }
 
     async fn acquire(&self, request: &AcquireRequest) -> Result<Attempt> {
-        if self.sends_nothing || request.replaces().is_some() {
+        if self.sends_nothing.load(Ordering::SeqCst) || request.replaces().is_some() {
             self.requests.lock().expect("nobody panicked").push(request.clone());
             return Err(Error::new(ErrorKind::Unavailable, "not connected").not_executed());
         }
