@@ -8,7 +8,7 @@ use tokio::time::timeout;
 
 use crate::cli::{BreakArgs, ServerArgs};
 use crate::exit::{Code, Failure};
-use crate::message::say;
+use crate::message::{self, say};
 use crate::server::{self, SHUTDOWN};
 use crate::terminal;
 
@@ -64,6 +64,7 @@ fn agrees(arguments: &BreakArgs) -> Result<bool, Failure> {
         return Ok(false);
     }
     let question = question(&arguments.lock, arguments.token);
+    message::flush();
     let asked = io::stderr().write_all(question.as_bytes());
     asked.map_err(|error| Failure::os("cannot write to standard error", &error))?;
     let mut answer = String::new();

@@ -215,8 +215,10 @@ pub(crate) enum BenchLocks {
 
 #[derive(Debug, Args)]
 pub(crate) struct MigrateArgs {
-    /// Print the SQL, for an administrator, and change nothing: that for the servers that are named, or only for those of this
-    /// kind. If none of this kind is named, the tables have their default names. Without a server: that for mysql
+    /// Print the SQL, for an administrator, and change nothing
+    ///
+    /// It is the SQL of the tables that the configured servers need; with SERVER, of those of this kind alone. If no server of this kind is
+    /// configured, the tables have their default names. Without SERVER and without a configured server, it is the SQL for mysql.
     #[arg(long, value_name = "SERVER", require_equals = true, num_args = 0..=1)]
     pub(crate) print: Option<Option<TablesOf>>,
     /// What the tables' names begin with, if no server of this kind is named. A URL says it, as in ?table=shop_locks

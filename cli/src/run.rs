@@ -219,6 +219,8 @@ impl Run {
             // Without the lock, an old token must not pass for the command's.
             file.write(tokens.as_deref().unwrap_or_default())?;
         }
+        // So that the messages come before what the command writes.
+        message::flush();
         // A signal that came while the lock was granted.
         tokio::select! {
             biased;
@@ -226,8 +228,6 @@ impl Run {
             () = std::future::ready(()) => {}
         }
         signals.listen(&WHILE_RUNNING)?;
-        // So that they come before what the command writes.
-        message::flush();
         let variables = environment::variables(tokens.as_deref(), self.ttl, loss.descriptor());
         let guarded = Guarded::start(&self.arguments, line, variables, loss)?;
         self.wait(guarded, signals).await
