@@ -257,24 +257,26 @@ impl Cx {
     }
 
     async fn ensure_freed(&self, name: &str, bound: Duration, after: &str, at: &Location<'_>) -> Verdict {
+        let observer = self.observer().await;
         let free = async {
             loop {
-                let status = self.status(name).await?;
-                if !status.is_held() && status.waiting.unwrap_or(0) == 0 {
-                    return Ok::<_, Stop>(());
+                match observer.status(name).await {
+                    Ok(status) if !status.is_held() && status.waiting.unwrap_or(0) == 0 => return Ok(()),
+                    // A quorum may not know who has the name while something is undone.
+                    Err(error) if !error.is_retryable() => return Err(error),
+                    _ => sleep(LOOK_AGAIN).await,
                 }
-                sleep(LOOK_AGAIN).await;
             }
         };
         match timeout(bound, free).await {
-            Ok(free) => free?,
+            Ok(free) => free.or_fail("ask for the status")?,
             Err(_) => {
-                let status = self.status(name).await?;
+                let status = observer.status(name).await;
                 let message = format!("{name:?} is not free {bound:?} after {after}: {status:?} (at {at})");
                 return Err(Stop::assertion(message));
             }
         }
-        let (ask, observer) = (self.ask(name).await, self.observer().await);
+        let ask = self.ask(name).await;
         let guard = self.hold_within(bound.min(self.patience()), observer, &ask).await?;
         guard.released().await
     }
