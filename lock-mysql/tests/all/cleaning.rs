@@ -103,7 +103,8 @@ async fn many_rows_are_cleaned_in_parts(server: Server) {
             names.join(",")
         ))
         .await;
-    let granted = grant(&backend, "old 7", secs(60)).await;
+    // Longer than the clean-up may take on a busy machine.
+    let granted = grant(&backend, "old 7", secs(600)).await;
     assert_eq!(backend.clean_up().await.unwrap(), 2499);
     assert_eq!(granted.release().await, ReleaseOutcome::Released);
 }
