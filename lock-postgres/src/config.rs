@@ -257,8 +257,9 @@ impl PostgresConfig {
     /// Sets what to do about server settings by which a crash loses leases: `fsync=off`, `full_page_writes=off`, and a
     /// `synchronous_commit` that does not wait for the disk. Defaults to [`Checks::Warn`].
     ///
-    /// Each new connection over which locks are acquired is checked. polylock warns again only when the findings change. If a setting changes
-    /// while locks are held, [`Checks::Refuse`] refuses new locks, and those that are held are renewed and released as before.
+    /// Each new connection over which locks are acquired is checked. polylock warns again only when the findings change. A setting
+    /// that changes later is noticed by the next new connection or [`connect`](lock_core::Locker::connect). Then [`Checks::Refuse`]
+    /// refuses new locks, and those that are held are renewed and released as before.
     pub fn with_checks(mut self, checks: Checks) -> Self {
         self.checks = checks;
         self
