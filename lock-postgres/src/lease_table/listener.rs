@@ -94,7 +94,7 @@ impl Listener {
     }
 }
 
-/// Has those ask of whom the calls speak.
+/// Wakes the waiter that a notification names.
 fn on_call(waits: Weak<Waits>) -> OnCall {
     Box::new(move |payload: &str| {
         if let Some(waits) = waits.upgrade() {
@@ -200,7 +200,7 @@ mod tests {
         assert!(!listener.state.lock().is_running, "the next waiter starts it");
     }
 
-    /// As of a server that restarts now and then in the days that a busy process waits.
+    /// A long-lived listener meets many restarts.
     #[tokio::test(start_paused = true)]
     async fn breaks_long_ago_put_off_no_dial() {
         const BREAKS: usize = 7;

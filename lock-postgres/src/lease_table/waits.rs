@@ -94,7 +94,7 @@ impl Waits {
         self.0.lock().waiters.is_empty()
     }
 
-    /// Has the waiter ask of whom a notification speaks.
+    /// Wakes the waiter that a notification names.
     pub(super) fn called(&self, payload: &str) {
         let (id, rank) = payload.split_once(':').unwrap_or((payload, "1"));
         let registry = self.0.lock();
