@@ -18,8 +18,8 @@ use crate::protocol::{StatementResult, column};
 const ENTRIES: usize = 16;
 
 impl LeaseStatements {
-    /// Takes a free entry for the connection, looking from the `first` one on. [`entered`] reads the answer. The connection would be
-    /// given an entry of its own a second time.
+    /// Takes a free entry for the connection, looking from the `first` one on. [`entered`] reads the answer.
+    /// `GET_LOCK` also succeeds for an entry that this connection already has, so `IS_FREE_LOCK` comes first.
     pub(crate) fn enter_queue(&self, name: &LockName, first: usize) -> String {
         let takes = numbers(first).map(|number| {
             let entry = self.entry(name, number);
