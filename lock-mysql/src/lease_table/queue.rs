@@ -1,7 +1,9 @@
 //! The queue of those who wait for a name without a mark in its row: each grant calls one of them.
 
+use std::pin::pin;
 use std::sync::Arc;
 
+use futures_util::FutureExt;
 use lock_core::LockName;
 use lock_core::backend::{AcquireRequest, HolderId};
 use lock_kit::pacing::Wakes;
@@ -118,11 +120,15 @@ impl Shared {
                 if let Some(Entry { session, number }) =
                     entry.filter(|entry| Arc::ptr_eq(&entry.session, member.session()))
                 {
-                    if number.is_none() {
-                        shared.waits.forget_entries(&name, &session);
-                    }
                     let sql = shared.statements.leave_queue(&name, number);
-                    drop((shared.run(&shared.asking, &member, sql).await, session));
+                    let leaving = shared.run(&shared.asking, &member, sql);
+                    // A waiter that enters in between has to learn that its entry was given back.
+                    let left = sent_before(leaving, || {
+                        if number.is_none() {
+                            shared.waits.forget_entries(&name, &session);
+                        }
+                    });
+                    drop(left.await);
                 }
             };
             let call = async {
@@ -132,5 +138,34 @@ impl Shared {
             };
             tokio::join!(leave, call);
         }))
+    }
+}
+
+/// Polls a request once, which sends it, and calls `then` before it waits for the answer.
+async fn sent_before<T>(request: impl Future<Output = T>, then: impl FnOnce()) -> T {
+    let mut request = pin!(request);
+    let answer = request.as_mut().now_or_never();
+    then();
+    match answer {
+        Some(answer) => answer,
+        None => request.await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use parking_lot::Mutex;
+
+    use super::*;
+
+    #[test]
+    fn what_was_given_back_is_forgotten_once_that_was_sent() {
+        let done = Mutex::new(Vec::new());
+        let request = async {
+            done.lock().push("sent");
+            std::future::pending::<()>().await;
+        };
+        let answer = sent_before(request, || done.lock().push("forgotten")).now_or_never();
+        assert_eq!((answer, &done.lock()[..]), (None, &["sent", "forgotten"][..]));
     }
 }
