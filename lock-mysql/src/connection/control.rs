@@ -1,14 +1,18 @@
 //! The connections for what cannot be done on the connection that it is about, such as ending it.
 
 use std::collections::HashMap;
+use std::pin::pin;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use lock_core::backend::AcquireRequest;
 use lock_core::{Error, ErrorKind, Result};
 use lock_kit::dial_limiter::{DialLimiter, Turn};
 use parking_lot::Mutex;
 use tokio::runtime;
+use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 use super::dial::Dialer;
 use super::end::find_connection;
@@ -16,6 +20,10 @@ use super::monitor::HoldRegistry;
 use super::session::Session;
 use crate::error::{ConnectError, RequestError, SqlError};
 use crate::protocol::{Answer, Autocommit, Identity, are_fine, used};
+
+/// For how long a new connection waits until the control connection says whether its server has it. On a slow line it waits for as long as
+/// it took to connect. After that the control connection is made anew.
+const LOOK_LIMIT: Duration = Duration::from_secs(1);
 
 /// One control connection for each runtime that needs one: nobody may depend on a runtime that is not driven.
 #[derive(Debug)]
@@ -28,13 +36,22 @@ pub(crate) struct ControlConnections {
 #[derive(Debug)]
 struct ControlConnection {
     session: Mutex<Option<Arc<Session>>>,
-    /// The last one that had its server [checked](ControlConnections::check_new).
-    checked: Mutex<Option<Identity>>,
+    /// Notified when the connection is left: the next one to use it makes it anew.
+    left: Notify,
     limiter: DialLimiter<ConnectError>,
     /// The connections of the same runtime that carry holds, which this one monitors.
     holds: Arc<HoldRegistry>,
     /// Ends with this.
     _monitor: JoinSet<()>,
+}
+
+/// What the server of a control connection says of another connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Look {
+    Found,
+    Missing,
+    /// It does not say. The control connection is left.
+    Unanswered,
 }
 
 impl ControlConnections {
@@ -75,7 +92,7 @@ impl ControlConnections {
     }
 
     /// Makes sure that the control connection is one to the same server as this connection for locks, which was just made. If it is not,
-    /// the address may lead to another server by now: then the control connection is made anew.
+    /// the address may lead to another server by now: then the control connection is made anew. Returns false if it was.
     ///
     /// # Errors
     /// [`ErrorKind::Misconfigured`] if the server of the new one does not have this one either: it could end no connection and show no
@@ -83,59 +100,41 @@ impl ControlConnections {
     ///
     /// # Cancel safety
     /// May be dropped at any point.
-    pub(crate) async fn check_new(&self, session: &Session) -> Result<()> {
+    pub(super) async fn check_new(&self, session: &Session) -> Result<bool> {
         let control = self.here()?;
-        // One that is silent leads to no server either.
-        if matches!(self.finds(&control, session).await, Ok(true)) {
-            return Ok(());
+        match control.look_for(&self.dialer, session).await {
+            Look::Found => return Ok(true),
+            Look::Missing => self.leave(),
+            // One that is silent leads to no server either. Those of other runtimes may be fine.
+            Look::Unanswered => {}
         }
-        self.leave();
-        match self.finds(&control, session).await? {
-            true => Ok(()),
-            false => {
-                let message = "two connections to the MySQL server reached different servers: a proxy spreads them, or leads \
-                               reads elsewhere; have it lead all of this user's to the server that takes writes";
-                Err(Error::new(ErrorKind::Misconfigured, message).not_executed())
-            }
+        let asked = control.session(&self.dialer).await?;
+        if finds(&asked, session.identity(), self.dialer.config().response_timeout).await? {
+            session.note_found_by(asked.identity());
+            return Ok(false);
         }
+        let message = "two connections to the MySQL server reached different servers: a proxy spreads them, or leads reads elsewhere; \
+                       have it lead all of this user's to the server that takes writes";
+        Err(Error::new(ErrorKind::Misconfigured, message).not_executed())
     }
 
-    /// Returns whether this connection and the control connection reach the same server. True if the latter was
-    /// [checked](Self::check_new) before.
+    /// Returns whether this connection and the control connection reach the same server. Asks only if this control connection has not
+    /// found this one before.
     ///
     /// # Cancel safety
     /// May be dropped at any point.
     pub(super) async fn is_of_server(&self, session: &Session) -> Result<bool> {
         let control = self.here()?;
-        let asked = control.live().map(|live| live.identity());
-        if asked.is_some() && *control.checked.lock() == asked {
+        if control.live().is_some_and(|live| session.was_found_by(live.identity())) {
             return Ok(true);
         }
-        self.finds(&control, session).await
-    }
-
-    /// Asks the server of the control connection whether it has this connection.
-    async fn finds(&self, control: &ControlConnection, session: &Session) -> Result<bool> {
-        let asked = control.live().map(|live| live.identity());
-        let found = find_connection(session.identity(), async |sql| {
-            let answer = self.execute(sql, None).await?;
-            Ok(answer.results.into_iter().next().unwrap_or_default())
-        });
-        let is_found = found.await?.is_some();
-        if is_found {
-            // If it was made anew meanwhile, nobody knows which of both has answered.
-            *control.checked.lock() = asked;
-        }
-        Ok(is_found)
+        Ok(control.look_for(&self.dialer, session).await == Look::Found)
     }
 
     /// Makes those of all runtimes anew when they are next used.
     pub(crate) fn leave(&self) {
         let by_runtime = self.by_runtime.lock();
-        let left: Vec<_> = by_runtime
-            .values()
-            .map(|control| control.session.lock().take())
-            .collect();
+        let left: Vec<_> = by_runtime.values().map(|control| control.forget_if(|_| true)).collect();
         drop(by_runtime);
         // Outside the lock.
         drop(left);
@@ -199,7 +198,7 @@ impl ControlConnection {
             });
             Self {
                 session: Mutex::default(),
-                checked: Mutex::default(),
+                left: Notify::new(),
                 limiter: DialLimiter::serial(),
                 holds,
                 _monitor: monitor,
@@ -260,9 +259,62 @@ impl ControlConnection {
         self.session.lock().clone().filter(|session| !session.has_ended())
     }
 
-    /// This connection broke.
+    /// Leaves this connection: it broke, or does not answer.
     fn forget(&self, session: &Arc<Session>) {
-        self.session.lock().take_if(|kept| Arc::ptr_eq(kept, session));
+        drop(self.forget_if(|kept| Arc::ptr_eq(kept, session)));
+    }
+
+    /// Leaves the connection if `is_left`, and returns it.
+    fn forget_if(&self, is_left: impl FnOnce(&Arc<Session>) -> bool) -> Option<Arc<Session>> {
+        let left = self.session.lock().take_if(|kept| is_left(kept));
+        if left.is_some() {
+            self.left.notify_waiters();
+        }
+        left
+    }
+
+    /// Looks for this connection for a bounded time. If there is no answer, leaves the control connection.
+    ///
+    /// # Cancel safety
+    /// May be dropped at any point: the look goes on, so that callers with less time do not meet a silent connection again and again.
+    async fn look_for(self: &Arc<Self>, dialer: &Arc<Dialer>, session: &Session) -> Look {
+        // What is left from here on ends the look.
+        let left = self.left.notified();
+        let Some(asked) = self.live() else {
+            return Look::Unanswered;
+        };
+        let (by, patience) = (asked.identity(), LOOK_LIMIT.max(session.connected_in()));
+        let (found, look) = oneshot::channel();
+        let (control, dialer, identity) = (self.clone(), dialer.clone(), session.identity());
+        tokio::spawn(async move {
+            let mut looking = pin!(finds(&asked, identity, dialer.config().response_timeout));
+            let looked = timeout(patience, &mut looking).await;
+            if let Ok(Ok(is_found)) = looked {
+                // It fails if the caller has left.
+                let _ = found.send(is_found);
+                return;
+            }
+            control.forget(&asked);
+            dialer.suspect_outage();
+            drop(found);
+            if looked.is_err() {
+                // It may only be slow, and others may wait for its answers. In the end this aborts it.
+                drop(looking.await);
+            }
+        });
+        let found = tokio::select! {
+            biased;
+            found = look => found.ok(),
+            () = left => None,
+        };
+        match found {
+            Some(true) => {
+                session.note_found_by(by);
+                Look::Found
+            }
+            Some(false) => Look::Missing,
+            None => Look::Unanswered,
+        }
     }
 
     /// The connection, or a new one.
@@ -283,4 +335,15 @@ impl ControlConnection {
         attempt.finish(opened.as_ref().map(|_| ()).map_err(Clone::clone));
         opened
     }
+}
+
+/// Asks the server of the control connection `asked` whether it has this connection.
+async fn finds(asked: &Session, identity: Identity, limit: Duration) -> Result<bool> {
+    let found = find_connection(identity, async |sql| {
+        let answer = asked.run(sql, None, limit).await?;
+        Ok(answer.results.into_iter().next().unwrap_or_default())
+    });
+    let found = found.await;
+    drop(asked.set_idle());
+    Ok(found?.is_some())
 }

@@ -58,12 +58,11 @@ impl Pool {
     async fn take_once(&self, request: &AcquireRequest) -> Result<PooledSession, ConnectError> {
         let permit = self.permit(request).await.map_err(ConnectError::Permanent)?;
         let holds = self.control.open().await?;
-        let (session, is_reused) = match self.pop() {
-            // One that the server of a new control connection does not have may have ended.
-            Some(session) if self.control.is_of_server(&session).await? => (session, true),
-            _ => {
+        let (session, is_reused) = match self.pop_checked().await? {
+            Some(session) => (session, true),
+            None => {
                 let session = self.open_monitored(holds).await?;
-                self.control.check_new(&session).await?;
+                self.check_new(&session).await?;
                 (session, false)
             }
         };
@@ -72,6 +71,34 @@ impl Pool {
             session: Some(session),
             is_reused,
         })
+    }
+
+    /// An idle connection, if the control connection reaches the same server. If it does not, no idle one is used any more.
+    async fn pop_checked(&self) -> Result<Option<Arc<Session>>> {
+        let Some(session) = self.pop() else {
+            return Ok(None);
+        };
+        if self.control.is_of_server(&session).await? {
+            return Ok(Some(session));
+        }
+        // It may have ended with its server, or be one to a server that was replaced, and so may the others.
+        self.forget_idle();
+        Ok(None)
+    }
+
+    /// Makes sure that the control connection reaches the same server as this connection, which was just made. If the control
+    /// connection has to be made anew for that, the idle ones may reach its former server, and are not used any more.
+    ///
+    /// # Errors
+    /// See [`ControlConnections::check_new`].
+    ///
+    /// # Cancel safety
+    /// May be dropped at any point.
+    pub(crate) async fn check_new(&self, session: &Session) -> Result<()> {
+        if !self.control.check_new(session).await? {
+            self.forget_idle();
+        }
+        Ok(())
     }
 
     /// A new connection for locks, which counts against no limit yet.
@@ -115,8 +142,12 @@ impl Pool {
 
     /// A connection broke, perhaps with all others: forgets the idle ones, and dials one at a time until one succeeds.
     pub(crate) fn suspect_outage(&self) {
-        self.idle.lock().clear();
+        self.forget_idle();
         self.dialer.suspect_outage();
+    }
+
+    fn forget_idle(&self) {
+        self.idle.lock().clear();
     }
 
     async fn permit(&self, request: &AcquireRequest) -> Result<PoolPermit> {

@@ -14,7 +14,7 @@ use sqlx::mysql::MySqlConnectOptions;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::driver::{self, EarlyResult};
 use super::handshake::connect_for;
@@ -46,6 +46,10 @@ pub(crate) struct Session {
     permit: Arc<PermitSlot>,
     /// The hold that it carries, or carried last.
     carried: Mutex<Option<(HolderId, LeaseSlot)>>,
+    /// For how long it was being made.
+    connected_in: Duration,
+    /// The control connection whose server had this one when it was last asked.
+    found_by: Mutex<Option<Identity>>,
 }
 
 impl Session {
@@ -90,6 +94,7 @@ impl Session {
                 Err(error) => drop(ready.send(Err(error))),
             }
         };
+        let begun = Instant::now();
         let task = home.spawn(async move { task_check.watch(serve).await });
         let task = task.abort_handle();
         match timeout(limit, connected).await {
@@ -105,6 +110,8 @@ impl Session {
             runtime,
             permit,
             carried: Mutex::default(),
+            connected_in: begun.elapsed(),
+            found_by: Mutex::default(),
         }))
     }
 
@@ -322,6 +329,20 @@ impl Session {
 
     pub(crate) fn identity(&self) -> Identity {
         self.identity
+    }
+
+    pub(super) fn connected_in(&self) -> Duration {
+        self.connected_in
+    }
+
+    /// The server of this control connection has this one.
+    pub(super) fn note_found_by(&self, control: Identity) {
+        *self.found_by.lock() = Some(control);
+    }
+
+    /// True if it was this control connection that [found](Self::note_found_by) this one last.
+    pub(super) fn was_found_by(&self, control: Identity) -> bool {
+        *self.found_by.lock() == Some(control)
     }
 
     async fn ask<T>(

@@ -286,7 +286,7 @@ impl Shared {
             .map_err(SqlError::into_lock_error)?;
         let checked = probe::check_session(&session, limit).await;
         checked.map_err(RequestError::into_lock_error)?;
-        self.client.control.check_new(&session).await?;
+        self.client.pool.check_new(&session).await?;
         self.set_prepared(true);
         self.client.pool.offer(session);
         Ok(())

@@ -344,3 +344,43 @@ async fn a_waiter_that_cannot_reach_its_server_goes_on_as_soon_as_it_is_back() {
         hold.release(ReleaseOptions::default()).await.unwrap();
     }
 }
+
+/// A client with a control connection alone, which a firewall has forgotten.
+async fn with_a_silent_control_connection(fixture: &Fixture) -> (Proxy, Locker) {
+    let proxy = Proxy::of(fixture).await;
+    // The client waits so long for an answer.
+    let locks = Locker::new(proxy.impatient(fixture, secs(600)));
+    locks.status("a").await.unwrap();
+    assert_eq!(proxy.dials(), 1);
+    proxy.lose_connections();
+    (proxy, locks)
+}
+
+#[testbed::test]
+async fn a_silent_control_connection_delays_acquires_by_a_second() {
+    let fixture = Fixture::shared().await;
+    fixture.backend().connect().await.unwrap();
+    // A busy machine may need longer for the second one.
+    in_some_run("the second one gets nothing", async || {
+        let (_proxy, locks) = with_a_silent_control_connection(&fixture).await;
+        let lock = locks.lock("a").ttl(secs(60));
+        if let Ok(granted) = lock.acquire_within(secs(1)).await {
+            granted.release().await.unwrap();
+        }
+        lock.acquire_within(secs(1)).await?.release().await
+    })
+    .await;
+}
+
+#[testbed::test]
+async fn a_silent_control_connection_is_left_by_those_with_less_time() {
+    let fixture = Fixture::shared().await;
+    fixture.backend().connect().await.unwrap();
+    let (_proxy, locks) = with_a_silent_control_connection(&fixture).await;
+    let lock = locks.lock("a").ttl(secs(60));
+    until("granted", async || {
+        let granted = lock.acquire_within(Duration::from_millis(600)).await;
+        granted.is_ok()
+    })
+    .await;
+}

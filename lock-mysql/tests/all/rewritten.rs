@@ -124,6 +124,44 @@ async fn a_control_connection_to_another_server_is_made_anew() {
     assert_eq!(status.holders[0].token, Some(granted.hold.token()));
 }
 
+/// The old server is still there, and so are the connections to it.
+#[testbed::test]
+async fn no_idle_connection_to_the_former_server_is_used() {
+    let (old, new) = (Fixture::own().await, Fixture::own().await);
+    let proxy = Proxy::of(&old).await;
+    let backend = proxy.patient(&old);
+    backend.connect().await.unwrap();
+    let mut observer = old.observer().await;
+    let sleeping = "FROM information_schema.PROCESSLIST WHERE ID<>CONNECTION_ID() AND COMMAND='Sleep'";
+    // It was made first.
+    let control = observer.number(&format!("SELECT MIN(ID) {sleeping}")).await;
+    two_at_once(&backend).await;
+
+    proxy.lead_to(&new);
+    let before = proxy.dials();
+    observer.run(&format!("KILL CONNECTION {control}")).await;
+    until("a new control connection", async || {
+        backend.status(&name("a")).await.unwrap();
+        proxy.dials() > before
+    })
+    .await;
+    grant(&backend, "a", secs(60)).await.release().await;
+    until("without idle connections", async || {
+        observer.number(&format!("SELECT COUNT(*) {sleeping}")).await == 0
+    })
+    .await;
+    two_at_once(&backend).await;
+    assert_eq!(proxy.dials() - before, 3, "the control connection and two for locks");
+}
+
+/// The backend has two idle connections after that.
+async fn two_at_once(backend: &RowLockBackend) {
+    let holds = [grant(backend, "a", secs(60)).await, grant(backend, "b", secs(60)).await];
+    for hold in holds {
+        hold.release().await;
+    }
+}
+
 /// A backend whose connections the server has ended.
 async fn without_connections(fixture: &Fixture) -> (Proxy, RowLockBackend) {
     let proxy = Proxy::of(fixture).await;
