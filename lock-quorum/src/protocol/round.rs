@@ -26,7 +26,7 @@ pub(super) struct Round<D> {
     votes: u64,
     /// By node. A node that failed has none.
     asked: Vec<Option<Asked>>,
-    failed: Vec<Option<Error>>,
+    failed: Vec<Option<Failed>>,
     /// Whether only the anchor was asked.
     only_anchor: bool,
     /// Whether only the suspected nodes were asked, since they are a majority.
@@ -58,6 +58,14 @@ struct Asked {
     raised_to: Option<FencingToken>,
 }
 
+/// Why a node cannot vote in this round.
+#[derive(Clone, Debug)]
+struct Failed {
+    error: Error,
+    /// Whether it did not answer a change of its vote in time. It may answer another request.
+    is_silent: bool,
+}
+
 #[derive(Debug)]
 enum Answered {
     Granted { took: Duration },
@@ -70,7 +78,7 @@ pub(super) enum Decision {
     Busy(Busy),
     /// Too many others were at the same name.
     Collided,
-    /// So many nodes are silent that no majority is left, while another one's vote is here: others may have use for it.
+    /// So many nodes are silent that no majority is left, and the votes that are here are given back: others may have use for them.
     Silent(Failure),
     /// So many nodes have failed that no majority is left.
     Unavailable,

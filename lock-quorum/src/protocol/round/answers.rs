@@ -2,7 +2,7 @@
 
 use lock_core::{Error, ErrorKind};
 
-use super::{Answered, Asked, Round};
+use super::{Answered, Asked, Failed, Round};
 use crate::protocol::decisions::Decisions;
 use crate::protocol::messages::{Changed, Event, News, Situation, VoteId};
 
@@ -75,14 +75,19 @@ impl<D: Decisions> Round<D> {
 
     /// The node cannot vote in this round.
     fn fails(&mut self, node: usize, error: Error, situation: &mut Situation<'_>) {
+        let is_silent = false;
+        self.leave_out(node, Failed { error, is_silent }, situation);
+    }
+
+    fn leave_out(&mut self, node: usize, failed: Failed, situation: &mut Situation<'_>) {
         if !self.is_given_up {
             self.last_busy = None;
-            if error.is_retryable() {
+            if failed.error.is_retryable() {
                 self.suspect(node, situation);
             }
         }
         self.take_back(node);
-        self.failed[node] = Some(error);
+        self.failed[node] = Some(failed);
     }
 
     pub(super) fn suspect(&self, node: usize, situation: &mut Situation<'_>) {
@@ -93,7 +98,7 @@ impl<D: Decisions> Round<D> {
     /// A request that waits may have failed at nodes that answer by now. Others wait there, if one of them is the anchor.
     fn forget_failures(&mut self, situation: &Situation<'_>) {
         for (node, failed) in self.failed.iter_mut().enumerate() {
-            failed.take_if(|error| error.is_retryable() && !situation.known.is_suspected(node, situation.now));
+            failed.take_if(|failed| failed.error.is_retryable() && !situation.known.is_suspected(node, situation.now));
         }
     }
 
@@ -110,7 +115,9 @@ impl<D: Decisions> Round<D> {
                 self.fails(node, Error::new(ErrorKind::Unavailable, message), situation);
             } else if change_until.is_some_and(|until| situation.now >= until) {
                 let message = "no answer in time to a change of the vote";
-                self.fails(node, Error::new(ErrorKind::Unavailable, message), situation);
+                let error = Error::new(ErrorKind::Unavailable, message);
+                let is_silent = true;
+                self.leave_out(node, Failed { error, is_silent }, situation);
             } else if self.is_silent(node, situation) {
                 self.suspect(node, situation);
             }

@@ -46,7 +46,7 @@ impl<D: Decisions> Round<D> {
     }
 
     /// The nodes that were not asked and have not failed.
-    fn rest(&self) -> Vec<usize> {
+    pub(super) fn rest(&self) -> Vec<usize> {
         let rest = |node: &usize| self.asked[*node].is_none() && self.failed[*node].is_none();
         (0..self.asked.len()).filter(rest).collect()
     }

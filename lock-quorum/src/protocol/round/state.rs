@@ -70,12 +70,15 @@ impl<D: Decisions> Round<D> {
     }
 
     /// Whether a vote has waited for silent nodes for longer than the patience. If all are silent, they may be far away, and their
-    /// answers come together.
+    /// answers come together. Not so if a node has not answered a change, since its vote was given back: then those that were not
+    /// asked yet are asked first.
     pub(super) fn has_votes_in_vain(&self, situation: &Situation<'_>) -> bool {
         let granted = self.asked.iter().flatten();
         let granted = granted.filter_map(|asked| asked.in_vain_from(self.patience)).min();
-        let is_silent = (0..self.asked.len()).any(|node| self.is_silent(node, situation));
-        self.decisions.gives_back_in_vain() && is_silent && granted.is_some_and(|from| situation.now >= from)
+        let gave_back = self.failed.iter().flatten().any(|failed| failed.is_silent) && self.rest().is_empty();
+        let is_silent = gave_back || (0..self.asked.len()).any(|node| self.is_silent(node, situation));
+        let is_over = granted.map_or(gave_back, |from| situation.now >= from);
+        self.decisions.gives_back_in_vain() && is_silent && is_over
     }
 
     /// When to look again although nobody answers.
@@ -146,16 +149,17 @@ impl<D: Decisions> Round<D> {
         situation.known.note_taken(&self.wanted.name, situation.now);
     }
 
-    /// Whether so many nodes have failed that no majority is left.
+    /// Whether so many nodes have failed that no majority is left. One that is silent has not failed: it may answer if asked again.
     pub(super) fn is_unavailable(&self) -> bool {
-        let failed = self.failed.iter().flatten().count();
+        let failed = self.failed.iter().flatten().filter(|failed| !failed.is_silent);
+        let failed = failed.count();
         self.asked.len() - failed < self.wanted.needed()
     }
 
     /// Why each node that failed did.
     pub(in crate::protocol) fn failure(&self, situation: &Situation<'_>, is_given_up: bool) -> Failure {
         let error = |node: usize| match &self.failed[node] {
-            Some(error) => Some((node, error.clone())),
+            Some(failed) => Some((node, failed.error.clone())),
             None if self.is_silent(node, situation) => {
                 let message = format!("no answer within {:?}", self.patience);
                 Some((node, Error::new(ErrorKind::Unavailable, message)))

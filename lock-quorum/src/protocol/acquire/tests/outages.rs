@@ -193,6 +193,66 @@ fn a_node_that_is_silent_while_its_vote_is_renewed_costs_the_patience() {
     assert_eq!(asked(&client.step().0), [(2, Ask::Once)]);
 }
 
+/// It may answer a moment later: the request asks again with more patience, as after any silence.
+#[test]
+fn a_node_that_is_silent_while_its_vote_is_changed_is_asked_again_if_it_is_needed() {
+    let mut client = Client::new(false);
+    client.step();
+    client.hears(2, unavailable());
+    client.is_granted(0, 9);
+    client.is_granted(1, 7);
+    let (commands, _) = client.step();
+    assert_eq!(changed(&client, &commands), [(1, Some(token(9)), false)]);
+    client.passes(PATIENCE);
+    let (commands, step) = client.step();
+    assert_eq!(given_back(&commands), [1, 0].map(|node| client.votes[node].unwrap()));
+    client.left = [Duration::ZERO; 3];
+    client.now = waits_until(&step).expect("it asks again");
+    let (commands, step) = client.step();
+    assert_eq!(asked(&commands), [(1, Ask::Once), (2, Ask::Once)]);
+    assert_eq!(waits_until(&step), Some(client.now + 2 * PATIENCE));
+    client.hears(2, unavailable());
+    client.is_granted(1, 10);
+    assert_eq!(asked(&client.step().0), [(0, Ask::Once)]);
+    client.is_granted(0, 10);
+    assert_eq!(granted(&client.step().1), Some(token(10)));
+}
+
+#[test]
+fn a_request_asks_again_if_no_node_answers_a_change_of_its_vote() {
+    let took = TTL / 6 + Duration::from_millis(1);
+    let mut client = Client::new(false);
+    client.step();
+    client.hears(2, unavailable());
+    client.passes(took);
+    client.is_granted(0, 9);
+    client.is_granted(1, 7);
+    let (commands, _) = client.step();
+    let both = [(0, None, true), (1, Some(token(9)), true)];
+    assert_eq!(changed(&client, &commands), both);
+    client.passes(2 * took);
+    let (_, step) = client.step();
+    client.now = waits_until(&step).expect("it asks again");
+    assert_eq!(
+        asked(&client.step().0),
+        [(0, Ask::Once), (1, Ask::Once), (2, Ask::Once)]
+    );
+}
+
+/// The silent node alone would be no majority.
+#[test]
+fn a_silent_change_hides_no_majority_that_failed() {
+    let mut client = Client::new(false);
+    client.step();
+    client.hears(2, unavailable());
+    client.is_granted(0, 9);
+    client.is_granted(1, 7);
+    client.step();
+    client.hears(0, unavailable());
+    client.passes(PATIENCE);
+    assert_eq!(failed(&client.step().1), Some((false, vec![0, 1, 2])));
+}
+
 /// All nodes are far away: a change takes as long as a vote.
 #[test]
 fn a_change_at_a_far_node_is_waited_for() {
