@@ -54,10 +54,11 @@
 //! - **A release reaches all nodes** that were ever asked, also those that did not answer. What a dropped acquire left is
 //!   undone in the background.
 //! - **A status** shows whoever has the votes of a majority. If no holder has, but one may have it with the nodes that do not
-//!   answer, it asks again for about a second, and then fails: a lock is free only if nobody can have a majority. An observer of an
-//!   election asks again when a node reports a change, and within 5 s. At a node, the label of a vote ends with a mark of its
-//!   hold, as in `web-3:4711 #1f2e3d4c`. So holders with the same label are told apart. A reader's token is shown if a majority of
-//!   the nodes shows the same one: some nodes show the token with which the reader was admitted, though it was raised since.
+//!   answer, it waits for their answers for a second more, and meanwhile asks the others again. Then it fails: a lock is free only if
+//!   nobody can have a majority. An observer of an election asks again when a node reports a change, and within 5 s. At a node, the
+//!   label of a vote ends with a mark of its hold, as in `web-3:4711 #1f2e3d4c`. So holders with the same label are told apart. A
+//!   reader's token is shown if a majority of the nodes shows the same one: some nodes show the token with which the reader was
+//!   admitted, though it was raised since.
 //! - **Errors name every node** with its cause: see [`NodeErrors`].
 //!
 //! # What it does not survive

@@ -8,7 +8,7 @@ use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use lock_core::backend::{Change, HolderStatus, LockStatus, Mode, WaiterStatus};
 use lock_core::{Error, ErrorKind, FencingToken, LockName, Result};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::client::Client;
 use crate::error::NodeErrors;
@@ -18,8 +18,10 @@ use crate::rules::{self, Token};
 
 /// The time to wait for the other nodes when a majority has answered.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// If the answers do not tell who has the lock, since somebody is acquiring or releasing it, the nodes are asked again after this time,
-/// and then after twice that each time.
+/// The time to wait for an answer that decides, if those of a majority do not tell who has the lock.
+const LONGEST_DOUBT: Duration = Duration::from_secs(1);
+/// Meanwhile the nodes are asked again after this time, since somebody may be acquiring or releasing the lock, and then after twice
+/// that each time.
 const ASK_AGAIN: Duration = Duration::from_millis(10);
 /// For how long one that was not waited for, or could not be asked, is not waited for any more.
 const SUSPICION: Duration = Duration::from_secs(5);
@@ -28,22 +30,24 @@ const SUSPICION: Duration = Duration::from_secs(5);
 /// If a majority does not answer, or a holder may have a majority with the nodes that do not.
 pub(crate) async fn status(client: &Client, name: &LockName) -> Result<LockStatus> {
     let nodes = client.nodes.len();
-    let mut again = None;
+    let mut asking = Asking::begin(client, |node| node.backend.status(name)).await?;
+    let until = Instant::now() + LONGEST_DOUBT;
+    let mut pause = ASK_AGAIN;
     loop {
-        let (answers, errors) = ask(client, |node| node.backend.status(name), again).await?;
+        let answers: Vec<LockStatus> = asking.given().cloned().collect();
         if let Ok(status) = combined(&answers, nodes) {
             return Ok(status);
         }
-        let pause = again.map_or(ASK_AGAIN, |pause| 2 * pause);
-        if pause > PATIENCE {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
             let message = format!(
                 "it is not known who has the lock: {} of {nodes} nodes have answered, and the others decide",
                 answers.len()
             );
-            return Err(Error::new(ErrorKind::Unavailable, message).with_source(errors));
+            return Err(Error::new(ErrorKind::Unavailable, message).with_source(asking.errors()));
         }
-        sleep(pause).await;
-        again = Some(pause);
+        asking.go_on(pause.min(left)).await?;
+        pause *= 2;
     }
 }
 
@@ -51,9 +55,10 @@ pub(crate) async fn status(client: &Client, name: &LockName) -> Result<LockStatu
 /// each of its votes is reported or was seen. If a node did not answer, the vote that decides may be there: so it completes after a
 /// while, too. Until then, a holder that may have a majority is shown without a token.
 pub(crate) async fn follow(client: &Client, name: &LockName) -> Result<(LockStatus, Change)> {
-    let (answers, _errors) = ask(client, |node| node.backend.follow(name), None).await?;
+    let asking = Asking::begin(client, |node| node.backend.follow(name)).await?;
+    let answers = asking.answers.into_iter().flatten().flatten();
+    let (answers, changes): (Vec<LockStatus>, Vec<Change>) = answers.unzip();
     let is_complete = answers.len() == client.nodes.len();
-    let (answers, changes): (Vec<LockStatus>, Vec<Change>) = answers.into_iter().unzip();
     let happens = async move {
         let happening = changes
             .into_iter()
@@ -68,67 +73,123 @@ pub(crate) async fn follow(client: &Client, name: &LockName) -> Result<(LockStat
     Ok((status, Change::new(happens)))
 }
 
-/// Asks all nodes, and returns the answers of a majority at least, and the errors of the others. If it asks `again`, it waits for the
-/// others for this time, suspected or not.
-async fn ask<'a, T>(
+/// A question to all nodes, and their answers.
+struct Asking<'a, T, Q> {
     client: &'a Client,
-    question: impl Fn(&'a Node) -> BoxFuture<'a, Result<T>>,
-    again: Option<Duration>,
-) -> Result<(Vec<T>, NodeErrors)> {
-    let nodes = client.nodes.len();
-    let mut open: Vec<usize> = (0..nodes).collect();
-    let mut asked: FuturesUnordered<_> = (0..nodes)
-        .map(|node| question(&client.nodes[node]).map(move |answer| (node, answer)))
-        .collect();
-    let mut answers = Vec::new();
-    let mut errors = NodeErrors::default();
-    let patience = sleep(again.unwrap_or(PATIENCE));
-    tokio::pin!(patience);
-    loop {
-        let is_enough = answers.len() >= client.needed();
-        let are_suspected = || open.iter().all(|node| client.nodes[*node].is_suspected());
-        if is_enough && again.is_none() && are_suspected() {
-            break;
+    question: Q,
+    asked: FuturesUnordered<BoxFuture<'a, (usize, Result<T>)>>,
+    /// By node. `None` for one that has not answered.
+    answers: Vec<Option<Result<T>>>,
+}
+
+impl<'a, T: Send + 'a, Q: Fn(&'a Node) -> BoxFuture<'a, Result<T>>> Asking<'a, T, Q> {
+    /// Asks all nodes, and waits for a majority, and for a while for the others that are not suspected.
+    ///
+    /// # Errors
+    /// If a majority does not answer.
+    async fn begin(client: &'a Client, question: Q) -> Result<Self> {
+        let mut asking = Self {
+            client,
+            question,
+            asked: FuturesUnordered::new(),
+            answers: client.nodes.iter().map(|_| None).collect(),
+        };
+        asking.ask(0..client.nodes.len());
+        let is_suspected = |node: usize| client.nodes[node].is_suspected();
+        for silent in asking.wait(PATIENCE, is_suspected).await? {
+            client.nodes[silent].suspect(SUSPICION);
         }
-        let answer = tokio::select! {
+        Ok(asking)
+    }
+
+    /// Waits for this time, or until one more node has answered. After the time, asks all nodes again that have answered, and waits
+    /// for them for as long. Those that have not answered are not asked again, as their answers are on their way.
+    async fn go_on(&mut self, time: Duration) -> Result<()> {
+        tokio::select! {
             biased;
-            answer = asked.next() => answer,
-            () = &mut patience, if is_enough => {
-                // It was asked again only a moment ago.
-                for node in open.iter().filter(|_| again.is_none()) {
-                    client.nodes[*node].suspect(SUSPICION);
-                }
+            Some((node, answer)) = self.asked.next() => self.answered(node, answer),
+            () = sleep(time) => {
+                let open = self.open();
+                let answered: Vec<usize> = (0..self.answers.len()).filter(|node| !open.contains(node)).collect();
+                self.ask(answered);
+                self.wait(time, |node| open.contains(&node)).await?;
+            }
+        }
+        Ok(())
+    }
+
+    fn ask(&mut self, nodes: impl IntoIterator<Item = usize>) {
+        for node in nodes {
+            let answer = (self.question)(&self.client.nodes[node]);
+            self.asked.push(Box::pin(answer.map(move |answer| (node, answer))));
+            self.answers[node] = None;
+        }
+    }
+
+    /// Waits for a majority, and then for the others until the `patience` is over, but for those that are `left_out`. Returns the
+    /// nodes for which it has waited in vain.
+    async fn wait(&mut self, patience: Duration, left_out: impl Fn(usize) -> bool) -> Result<Vec<usize>> {
+        let patience = sleep(patience);
+        tokio::pin!(patience);
+        let mut silent = Vec::new();
+        loop {
+            let is_enough = self.given().count() >= self.client.needed();
+            if is_enough && self.open().into_iter().all(&left_out) {
                 break;
             }
-        };
-        let Some((node, answer)) = answer else { break };
-        open.retain(|waiting| *waiting != node);
-        let own = &client.nodes[node];
-        match answer {
-            Ok(answer) => {
-                own.has_answered();
-                answers.push(answer);
-            }
-            Err(error) => {
-                if error.is_retryable() {
-                    own.suspect(SUSPICION);
+            tokio::select! {
+                biased;
+                answer = self.asked.next() => match answer {
+                    Some((node, answer)) => self.answered(node, answer),
+                    None => break,
+                },
+                () = &mut patience, if is_enough => {
+                    silent = self.open();
+                    break;
                 }
-                errors.add(node, own.kind(), error);
             }
         }
+        let (answers, nodes) = (self.given().count(), self.answers.len());
+        if answers < self.client.needed() {
+            let message = format!("{answers} of {nodes} nodes tell who has the lock, and a majority is needed");
+            return Err(self.errors().into_error(message));
+        }
+        Ok(silent)
     }
-    for node in open {
-        let error = Error::new(ErrorKind::Unavailable, "no answer in time");
-        errors.add(node, client.nodes[node].kind(), error);
+
+    fn answered(&mut self, node: usize, answer: Result<T>) {
+        let own = &self.client.nodes[node];
+        match &answer {
+            Ok(_) => own.has_answered(),
+            Err(error) if error.is_retryable() => own.suspect(SUSPICION),
+            Err(_) => {}
+        }
+        self.answers[node] = Some(answer);
     }
-    if answers.len() < client.needed() {
-        let message = format!(
-            "{} of {nodes} nodes tell who has the lock, and a majority is needed",
-            answers.len()
-        );
-        return Err(errors.into_error(message));
+
+    fn given(&self) -> impl Iterator<Item = &T> {
+        self.answers.iter().flatten().flatten()
     }
-    Ok((answers, errors))
+
+    /// The nodes that have not answered.
+    fn open(&self) -> Vec<usize> {
+        let is_open = |node: &usize| self.answers[*node].is_none();
+        (0..self.answers.len()).filter(is_open).collect()
+    }
+
+    /// Why each node that gave no answer did not.
+    fn errors(&self) -> NodeErrors {
+        let mut errors = NodeErrors::default();
+        for (node, answer) in self.answers.iter().enumerate() {
+            let error = match answer {
+                Some(Ok(_)) => continue,
+                Some(Err(error)) => error.clone(),
+                None => Error::new(ErrorKind::Unavailable, "no answer in time"),
+            };
+            errors.add(node, self.client.nodes[node].kind(), error);
+        }
+        errors
+    }
 }
 
 /// The text that tells a holder from all others at all nodes.

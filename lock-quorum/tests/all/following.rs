@@ -79,7 +79,7 @@ async fn a_name_is_not_said_to_be_free_if_a_node_that_does_not_answer_decides() 
     let again = timeout(Duration::from_secs(6), change.happened());
     again.await.expect("it is time to ask again");
     here.backend.status(&LockName::new("a").unwrap()).await.unwrap_err();
-    // It is suspected again.
+    // The status before suspects node 0 again. The others do not decide, so this one waits for node 0 all the same.
     here.links[0].heal();
     let status = here.locks.status("a").await.unwrap();
     assert_eq!(status.holders[0].token, Some(term.token()), "{status:?}");
@@ -98,6 +98,49 @@ async fn a_status_waits_until_votes_that_are_on_their_way_have_arrived() {
     };
     let (status, ()) = tokio::join!(client.locks.status("a"), ending);
     assert!(!status.unwrap().is_held());
+}
+
+/// It would never answer if each repetition of the question dropped the one before.
+#[tokio::test(start_paused = true)]
+async fn a_slow_node_that_decides_is_waited_for_although_it_is_suspected() {
+    let servers = Servers::new(3);
+    let (here, elsewhere) = (servers.client(), servers.client());
+    elsewhere.links[2].cut();
+    let term = elsewhere.locks.election("a").campaign().await.unwrap();
+    // Suspects node 0, without which it is known that nobody has this name.
+    here.links[0].stall();
+    assert!(!here.locks.status("b").await.unwrap().is_held());
+    here.links[0].heal();
+    for round_trip in [400, 900] {
+        here.links[0].delay(Duration::from_millis(round_trip / 2));
+        let status = here.locks.status("a").await.unwrap();
+        assert_eq!(status.holders[0].token, Some(term.token()), "{round_trip}: {status:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_decides_is_waited_for_for_a_second() {
+    let servers = Servers::new(3);
+    let (here, elsewhere) = (servers.client(), servers.client());
+    elsewhere.links[2].cut();
+    let _term = elsewhere.locks.election("a").campaign().await.unwrap();
+    let fails_after = async || {
+        let begun = Instant::now();
+        here.locks.status("a").await.unwrap_err();
+        begun.elapsed()
+    };
+    here.links[0].cut();
+    assert_eq!(fails_after().await, Duration::from_secs(1));
+    here.links[0].heal();
+    here.links[0].stall();
+    assert_eq!(fails_after().await, Duration::from_secs(1));
+    sleep(Duration::from_secs(6)).await;
+    let patience = Duration::from_millis(500);
+    assert_eq!(
+        fails_after().await,
+        patience + Duration::from_secs(1),
+        "it is not suspected"
+    );
 }
 
 /// The vote that decides may be at a node that was not asked: one that is believed to be silent for five seconds.
