@@ -31,7 +31,8 @@ const NAMES: usize = 8;
 const TTL: Duration = Duration::from_secs(30);
 /// The time limit for a node that was reached a moment ago.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// While others refuse this process, its acquires join again at most so often: each join asks for every reserved name at every node.
+/// While others refuse this process, its acquires and renewals join again at most so often: each join asks for every reserved name
+/// at every node.
 const JOIN_AGAIN_EVERY: Duration = Duration::from_secs(1);
 
 /// The marks of this process, and what those of others mean for it.
@@ -271,7 +272,8 @@ impl Members {
     }
 
     /// Waits until the process has joined again, if it has left or nobody drives the runtime of its marks; but not for longer
-    /// than until a join has taken the `patience`.
+    /// than until a join has taken the `patience`. Before that, it takes up to 0.75 s to find out that nobody drives the runtime. Both
+    /// are waited for: an acquire could otherwise be granted before others see this process.
     async fn seen_again(self: &Arc<Self>, patience: Duration) {
         self.leave_undriven().await;
         // A silent node delays each of three steps by a quarter, so that what the others say is known within the patience.
@@ -308,7 +310,8 @@ pub(crate) async fn join(members: &Arc<Members>, nodes: &[usize]) -> Result<()> 
 }
 
 /// Whether an acquire may begin, as far as is known. If the process has left, it joins again. A join that is under way is waited for,
-/// but only until it has taken the `patience`, or the request is given up. To be called for an acquire that is known.
+/// but only until it has taken the `patience`, or the request is given up. If nobody drives its runtime, this takes up to
+/// 0.75 s more, and then another join begins, which has the whole `patience`. To be called for an acquire that is known.
 ///
 /// # Errors
 /// [`ErrorKind::Misconfigured`] as from [`join`], or if the TTL is too long beside another process.
