@@ -60,7 +60,8 @@ impl Drop for TaskEnd {
             Stage::Granted(grant) => (true, grant.is_kept()),
             _ => (false, false),
         };
-        // Its node is gone with the session. The caller may have left, and then nobody would close the claim.
+        // Its node goes with the session, and counts for nobody until then: no claim is needed to delete it. The caller may have left,
+        // and then nobody would close the claim.
         if self.session.has_expired() && !was_granted && !self.had_leftover && !self.claim.may_be_kept() {
             self.claim.set_leftover(self.number, false);
         }

@@ -64,9 +64,9 @@ impl Session {
         }
     }
 
-    /// The server says that the session has ended: that is why its leases are lost.
+    /// The server or the driver says that the session has ended: that is why its leases are lost.
     fn ended_by(&self, end: DriverError) -> DriverError {
-        // One that was ended here, for its timeout, may still be at the server.
+        // One that was ended here, since the server granted another timeout, may have that one to live.
         if matches!(end, DriverError::SessionExpired) && !self.has_ended() {
             self.note_expired();
         }

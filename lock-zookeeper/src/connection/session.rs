@@ -52,7 +52,7 @@ pub(crate) struct Session {
     /// `None` during an outage, and after the session's end.
     pub(super) connection: watch::Sender<Option<Arc<Connection>>>,
     ended: watch::Sender<bool>,
-    /// Whether the server has said that it has expired.
+    /// See [`has_expired`](Self::has_expired).
     has_expired: AtomicBool,
     renewals: watch::Sender<()>,
     pub(crate) token_offset: Arc<TokenOffset>,
@@ -159,7 +159,8 @@ impl Session {
         *self.ended.borrow()
     }
 
-    /// True if the server has said that the session has expired: then its nodes are gone.
+    /// True if the session has expired: the server said so, or the driver has not reached it for the session timeout. Its ephemeral
+    /// nodes are gone, or go as soon as the server has the session expire.
     pub(crate) fn has_expired(&self) -> bool {
         self.has_expired.load(Ordering::SeqCst)
     }
