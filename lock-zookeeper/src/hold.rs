@@ -103,26 +103,25 @@ impl ZooKeeperHold {
         }
     }
 
-    /// One write of our node: the place in the queue and the token stay. Readers that wait watch the node, and see the mark.
+    /// The place in the queue and the token stay. Readers that wait watch the node, and see the mark.
     async fn try_downgrade(&self) -> Result<Renewal> {
-        let (session, request) = (&self.grant.session, &self.claim.request);
-        let data = NodeData {
-            is_downgraded: true,
-            token: Some(self.token.as_u64()),
-            ..NodeData::labelled(request.label())
-        };
+        let session = &self.grant.session;
         let ask = async {
-            let Ok(connection) = session.connected().await else {
-                return Ok(Renewal::Lost);
-            };
-            match connection.client.set_data(&self.grant.path, &data.encode(), None).await {
-                Ok(_) => self.arm().map(Renewal::Renewed),
-                Err(DriverError::NoNode) => {
-                    self.claim.lose_hold();
-                    Ok(Renewal::Lost)
-                }
-                Err(error) if error::classify(&error) == Failure::SessionEnded => Ok(Renewal::Lost),
-                Err(error) => Err(error::lock_error(error)),
+            loop {
+                let Ok(connection) = session.connected().await else {
+                    return Ok(Renewal::Lost);
+                };
+                return match self.mark_downgraded(&connection.client).await {
+                    Ok(()) => self.arm().map(Renewal::Renewed),
+                    // The hold's task wrote the token meanwhile, or a raise a larger one.
+                    Err(DriverError::BadVersion) => continue,
+                    Err(DriverError::NoNode) => {
+                        self.claim.lose_hold();
+                        Ok(Renewal::Lost)
+                    }
+                    Err(error) if error::classify(&error) == Failure::SessionEnded => Ok(Renewal::Lost),
+                    Err(error) => Err(error::lock_error(error)),
+                };
             }
         };
         let limit = self.client.config.connect_timeout();
@@ -132,6 +131,20 @@ impl ZooKeeperHold {
             () = self.client.sessions.unserved(session) => Ok(Renewal::Lost),
             () = sleep(limit) => Err(error::no_answer(limit, session.outage())),
         }
+    }
+
+    /// One read and one write of our node. It keeps a token to which it was raised.
+    async fn mark_downgraded(&self, client: &zookeeper_client::Client) -> Result<(), DriverError> {
+        let (own, stat) = client.get_data(&self.grant.path).await?;
+        let data = NodeData {
+            is_downgraded: true,
+            token: NodeData::parse(&own).token.max(Some(self.token.as_u64())),
+            ..NodeData::labelled(self.claim.request.label())
+        };
+        client
+            .set_data(&self.grant.path, &data.encode(), Some(stat.version))
+            .await?;
+        Ok(())
     }
 
     fn named(&self, error: Error) -> Error {

@@ -51,7 +51,7 @@
 //!   permits, two watch the directory, and each of the others watches the second waiter before it.
 //! - A reader or a holder of permits writes its own node before its grant, unless nobody has come or gone since the node was made. So
 //!   a grant after waiting takes one more round trip, and so do some grants while several come at once.
-//! - A [downgrade](lock_core::Guard::downgrade) is one write of the holder's node. It keeps place and token.
+//! - A [downgrade](lock_core::Guard::downgrade) is one read and one write of the holder's node. It keeps place and token.
 //! - There are no upgradable readers. Each waiter decides by a list of its own whether it has the lock. An upgrade goes before all
 //!   who wait, and could not know which readers behind it had decided before it asked.
 //! - If a process hangs after its request for permits was admitted and before it has written its node, those behind it may wait until

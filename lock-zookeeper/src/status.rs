@@ -174,7 +174,7 @@ impl Directory {
     }
 
     /// The time of the grant of the hold with this token, if the token's transaction is the creation of its node or the
-    /// last write of it.
+    /// last write of it. A token that was raised has no such transaction.
     fn since(&self, token: FencingToken, node: &Stat) -> Option<SystemTime> {
         let at = |zxid| protocol::token(zxid, self.offset?);
         let token = Some(token);

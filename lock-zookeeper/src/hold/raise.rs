@@ -1,9 +1,11 @@
 //! The raise of a hold's token: has every later grant get a larger one.
 //!
 //! One transaction writes the token into the hold's own node, so that every status shows it, and raises the root path's token offset. It
-//! fails if the node is gone. A later grant reads the offset
-//! after a list without that node, so after this transaction: see the acquire's token. Its transaction id is larger than that of
-//! this grant. So the offset is enough with which the next transaction id gives a larger token.
+//! fails if the node is gone. A later grant reads the offset after a list without that node, so after this transaction: see the
+//! acquire's token. Its transaction id is larger than that of this grant. So the offset is enough with which the next transaction id
+//! gives a larger token.
+//!
+//! From then on, a status does not show since when the hold lasts: the node's times tell that only by the token of the grant.
 
 use lock_core::{Error, ErrorKind, FencingToken, Result};
 use tokio::time::sleep;

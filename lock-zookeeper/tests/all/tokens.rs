@@ -184,6 +184,17 @@ async fn a_status_shows_a_raised_token() {
         }
         let status = two.status(&name("a")).await.unwrap();
         assert_eq!(status.holders[0].label.as_deref(), Some("raising"));
+        if mode == Mode::Exclusive {
+            happens("the downgrade", hold.downgrade(TTL)).await.unwrap();
+            let status = two.status(&name("a")).await.unwrap();
+            let [holder] = &*status.holders else {
+                panic!("{status:?}")
+            };
+            assert_eq!(
+                (holder.mode, holder.token, holder.label.as_deref()),
+                (Some(Mode::Shared), FencingToken::new(2 * FAR), Some("raising"))
+            );
+        }
         release(&*hold).await;
     }
 }
