@@ -331,10 +331,13 @@ impl Connection {
     }
 
     /// The error of a session that gives no fresh grant for this time.
-    pub(crate) fn delay_error(&self, rest: Duration) -> Error {
+    pub(crate) fn delay_error(&self, of: &Session, rest: Duration) -> Error {
+        let why = match of.lacks_marks() {
+            true => "had no hash slots when this process connected to it",
+            false => "was restarted or promoted",
+        };
         let what = format!(
-            "Redis at {} was restarted or promoted, so it may have forgotten locks: it gives no new ones for another {rest:?} \
-             (restart_delay)",
+            "Redis at {} {why}, so it may have forgotten locks: it gives no new ones for another {rest:?} (restart_delay)",
             self.0.dialer
         );
         Error::new(ErrorKind::Unavailable, what)

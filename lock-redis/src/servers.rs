@@ -318,7 +318,7 @@ impl Route {
     /// Why it gives no fresh grant at the moment, if it gives none.
     pub(crate) fn delay_error(&self) -> Option<Error> {
         let until = self.delayed_until()?;
-        Some(self.connection.delay_error(until - Instant::now()))
+        Some(self.connection.delay_error(&self.session, until - Instant::now()))
     }
 
     /// The lock's error for a failed request.

@@ -23,6 +23,8 @@ use crate::protocol::{MARK, PubSub};
 pub(super) struct Member {
     /// From when on the server gives fresh grants, as long as it has the same data.
     pub(super) fresh_from: Instant,
+    /// False for a master without slots, which can have no mark.
+    pub(super) has_marks: bool,
     /// The id of its data. A connection outlives a master's demotion and the promotion after it, so each script that grants
     /// looks whether the server still has this one. To look there costs the server a few microseconds and no round trip, and
     /// nothing can happen between the look and the grant.
@@ -54,6 +56,7 @@ impl Member {
         Ok(Self {
             // After the answer: by then the server's clock says at least its `now`.
             fresh_from: Instant::now() + rest,
+            has_marks: !marks.is_empty(),
             data: identity.data.clone(),
         })
     }

@@ -164,6 +164,11 @@ impl Session {
         Some(from).filter(|from| *from > Instant::now())
     }
 
+    /// True if the server was a master without slots when the connection was made: without a mark, nobody knows since when it has its data.
+    pub(crate) fn lacks_marks(&self) -> bool {
+        self.0.member.as_ref().is_some_and(|member| !member.has_marks)
+    }
+
     /// The id of the data that the server had when the connection was made, where a grant depends on it.
     pub(super) fn data(&self) -> Option<&str> {
         self.0.member.as_ref().map(|member| &*member.data)

@@ -52,6 +52,9 @@ struct Inner {
 /// The pause before looking elsewhere for a node that is away, and before looking again.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
+/// How long a connection to a master without slots outlives its last use, once its delay is over.
+const KEPT_FOR: Duration = Duration::from_secs(60);
+
 impl Cluster {
     /// Does no I/O.
     pub(super) fn new(config: &RedisConfig, seeds: &[Address], inbox: Arc<Inbox>) -> Self {
@@ -61,7 +64,7 @@ impl Cluster {
             inbox,
             generations: Arc::default(),
             leases: Leases::default(),
-            map: Mutex::new(Map::new()),
+            map: Mutex::new(Map::new(config.restart_delay().unwrap_or_default() + KEPT_FOR)),
             turn: Turn::default(),
             is_used: AtomicBool::new(false),
         }))

@@ -3,8 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 use lock_core::Result;
+use tokio::time::Instant;
 
 use super::slots::Range;
 use crate::config::RedisConfig;
@@ -73,22 +75,32 @@ pub(super) struct Map {
     /// The newest one whose answer was learned.
     answered: u64,
     nodes: Vec<Arc<Node>>,
-    /// Masters without a slot, to which single requests are sent on.
-    others: Vec<Arc<Node>>,
+    /// Masters to which single requests were sent on, with or without slots.
+    sent_on: Vec<SentOn>,
+    /// How long one of them is kept after that, although it has no slots.
+    kept_for: Duration,
     /// By slot, the index of its master; [`NOBODY`]: none is known.
     masters: Box<[u16]>,
+}
+
+#[derive(Clone, Debug)]
+struct SentOn {
+    to: Arc<Node>,
+    /// The last time.
+    at: Instant,
 }
 
 const NOBODY: u16 = u16::MAX;
 
 impl Map {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(kept_for: Duration) -> Self {
         Self {
             version: 0,
             asked: 0,
             answered: 0,
             nodes: Vec::new(),
-            others: Vec::new(),
+            sent_on: Vec::new(),
+            kept_for,
             masters: vec![NOBODY; usize::from(SLOTS)].into(),
         }
     }
@@ -105,19 +117,23 @@ impl Map {
         self.nodes.get(usize::from(self.masters[usize::from(slot)]))
     }
 
-    /// The node at this address, also one that has no slot yet: it is kept until the next answer who has all slots.
+    /// The node at this address, to which a request is sent on now. It may have no slot.
     pub(super) fn node(&mut self, address: &Address, make: impl FnOnce(&Address) -> Result<Node>) -> Result<Arc<Node>> {
-        if let Some(known) = self.known(address) {
-            return Ok(known.clone());
+        let at = Instant::now();
+        let to = self.known_or(address, make)?;
+        match self.sent_on.iter_mut().find(|sent_on| Arc::ptr_eq(&sent_on.to, &to)) {
+            Some(sent_on) => sent_on.at = at,
+            None => self.sent_on.push(SentOn { to: to.clone(), at }),
         }
-        let node = Arc::new(make(address)?);
-        self.others.push(node.clone());
-        Ok(node)
+        Ok(to)
     }
 
-    fn known(&self, address: &Address) -> Option<&Arc<Node>> {
-        let mut all = self.nodes.iter().chain(&self.others);
-        all.find(|node| node.address == *address)
+    fn known_or(&self, address: &Address, make: impl FnOnce(&Address) -> Result<Node>) -> Result<Arc<Node>> {
+        let mut known = self.nodes.iter().chain(self.sent_on.iter().map(|sent_on| &sent_on.to));
+        match known.find(|node| node.address == *address) {
+            Some(known) => Ok(known.clone()),
+            None => Ok(Arc::new(make(address)?)),
+        }
     }
 
     /// The number of the newest question who has all slots.
@@ -137,7 +153,8 @@ impl Map {
     }
 
     /// Learns who has all slots, by the answer to this question, unless that to a later one is known: a runtime that was not driven for long
-    /// brings an old answer. `said_by` is the host that has been asked. Masters without a slot are forgotten: returns the former ones.
+    /// brings an old answer. `said_by` is the host that has been asked. Returns what it drops: the former masters, and
+    /// those to which no request was sent on lately.
     pub(super) fn learn(
         &mut self,
         question: u64,
@@ -155,10 +172,7 @@ impl Map {
             let index = match nodes.iter().position(|node| node.address == address) {
                 Some(index) => index,
                 None => {
-                    nodes.push(match self.known(&address) {
-                        Some(known) => known.clone(),
-                        None => Arc::new(make(&address)?),
-                    });
+                    nodes.push(self.known_or(&address, &make)?);
                     nodes.len() - 1
                 }
             };
@@ -170,7 +184,8 @@ impl Map {
         self.version += 1;
         self.answered = question;
         let mut former = std::mem::replace(&mut self.nodes, nodes);
-        former.append(&mut self.others);
+        let is_old = |sent_on: &mut SentOn| sent_on.at.elapsed() >= self.kept_for;
+        former.extend(self.sent_on.extract_if(.., is_old).map(|sent_on| sent_on.to));
         Ok(former)
     }
 
@@ -179,16 +194,12 @@ impl Map {
         &mut self,
         slot: u16,
         address: &Address,
-        make: impl Fn(&Address) -> Result<Node>,
+        make: impl FnOnce(&Address) -> Result<Node>,
     ) -> Result<()> {
         let index = match self.nodes.iter().position(|node| node.address == *address) {
             Some(index) => index,
             None => {
-                let other = self.others.iter().position(|node| node.address == *address);
-                self.nodes.push(match other {
-                    Some(other) => self.others.remove(other),
-                    None => Arc::new(make(address)?),
-                });
+                self.nodes.push(self.known_or(address, make)?);
                 self.nodes.len() - 1
             }
         };
@@ -205,7 +216,11 @@ fn as_index(index: usize) -> u16 {
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::sleep;
+
     use super::*;
+
+    const MINUTE: Duration = Duration::from_secs(60);
 
     fn node(address: &Address) -> Result<Node> {
         let config = RedisConfig::new("cache", 6379);
@@ -228,7 +243,7 @@ mod tests {
 
     #[test]
     fn an_answer_to_an_earlier_question_is_not_learned() {
-        let mut map = Map::new();
+        let mut map = Map::new(MINUTE);
         let (earlier, later) = (map.ask(), map.ask());
         assert!(!map.is_answered(earlier));
         map.learn(later, &all_of("b"), "b", node).expect("a good address");
@@ -242,9 +257,10 @@ mod tests {
         assert_eq!(host(&map, 7), "a");
     }
 
-    #[test]
-    fn a_master_without_slots_is_known_until_the_next_answer() {
-        let mut map = Map::new();
+    /// Each new connection to one begins its delay again.
+    #[tokio::test(start_paused = true)]
+    async fn a_master_without_slots_is_known_for_some_time_after_a_request_was_sent_on_to_it() {
+        let mut map = Map::new(MINUTE);
         let question = map.ask();
         map.learn(question, &all_of("a"), "a", node).expect("a good address");
         let address = |host: &str| (host.to_owned(), 7000);
@@ -259,9 +275,39 @@ mod tests {
         map.learn_one(7, &b, node).expect("it is known");
         assert!(Arc::ptr_eq(&first, map.master(7).expect("it has one")));
         let question = map.ask();
-        let former = map.learn(question, &all_of("b"), "b", node).expect("it is known");
-        assert_eq!(former.len(), 3, "{former:?}");
+        map.learn(question, &all_of("b"), "b", node).expect("it is known");
         assert!(Arc::ptr_eq(&first, map.master(8).expect("it has one")));
-        assert!(!Arc::ptr_eq(&other, &map.node(&c, node).expect("a good address")));
+
+        let mut is_kept_for = async |pause| {
+            sleep(pause).await;
+            let question = map.ask();
+            let former = map.learn(question, &all_of("b"), "b", node).expect("it is known");
+            assert_eq!(map.nodes().len(), 1, "no other is a master of slots");
+            let is_former = former.iter().any(|node| Arc::ptr_eq(node, &other));
+            let is_known = Arc::ptr_eq(&other, &map.node(&c, node).expect("a good address"));
+            assert_ne!(is_former, is_known);
+            is_known
+        };
+        for _ in 0..3 {
+            assert!(is_kept_for(MINUTE * 2 / 3).await);
+        }
+        assert!(!is_kept_for(MINUTE).await);
+    }
+
+    /// A slot may come to it, go back, and be on its way to it once more.
+    #[test]
+    fn a_master_that_has_lost_its_last_slot_is_known_if_a_request_was_sent_on_to_it() {
+        let mut map = Map::new(MINUTE);
+        let address = |host: &str| (host.to_owned(), 7000);
+        let [b, c] = ["b", "c"].map(|host| {
+            map.learn_one(7, &address(host), node).expect("a good address");
+            map.master(7).expect("it has one").clone()
+        });
+        map.node(&b.address, node).expect("it is known");
+        let question = map.ask();
+        map.learn(question, &all_of("a"), "a", node).expect("a good address");
+        assert_eq!(map.nodes().len(), 1);
+        assert!(Arc::ptr_eq(&b, &map.node(&b.address, node).expect("it is known")));
+        assert!(!Arc::ptr_eq(&c, &map.node(&c.address, node).expect("a good address")));
     }
 }

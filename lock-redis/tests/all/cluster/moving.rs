@@ -1,10 +1,10 @@
 //! Slots that are on their way for long, or move at a bad moment.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use futures_util::future::join_all;
-use lock_core::backend::{DistributedLock, Hold, Mode, Renewal};
+use lock_core::backend::{DistributedLock, Hold, ListFrom, Mode, Renewal};
 use lock_redis::RedisBackend;
 use tokio::time::{Instant, sleep};
 
@@ -13,8 +13,8 @@ use crate::replicas::acknowledged;
 use crate::support::proxy::Proxy;
 use crate::support::waiter::Waiter;
 use crate::support::{
-    AT_MOST, SECOND, TTL, eventually, in_the_end, in_the_end_granted, name, release, request, request_in, stays_below,
-    take, with_config,
+    AT_MOST, SECOND, TTL, eventually, in_the_end, in_the_end_granted, name, refused, release, request, request_in,
+    stays_below, take, with_config,
 };
 
 /// An operator may leave a slot like this for hours.
@@ -43,7 +43,8 @@ async fn holds_live_on_in_a_slot_on_its_way_to_a_master_without_slots() {
     let to = without_slots(&fixture).await;
     let of = fixture.name_on(0).await;
     let slot = fixture.slot(&of).await;
-    for backend in [fixture.backend(), fixture.trusting(&[0, 1, 2]).await] {
+    let backends = [(fixture.backend(), false), (fixture.trusting(&[0, 1, 2]).await, true)];
+    for (backend, is_delayed) in backends {
         live_on_in_a_slot_on_its_way(&fixture, &backend, to).await;
 
         // The master in its delay is asked for no grant, and so does not say that the slot is back.
@@ -57,12 +58,23 @@ async fn holds_live_on_in_a_slot_on_its_way_to_a_master_without_slots() {
             .expect("it moves");
         let renew = async || in_the_end(async || hold.renew(TTL).await).await;
         renew().await;
-        let before = connections(&fixture, to).await;
+        let before = clients(&fixture, to, "cmd=eval").await;
+        assert!(!before.is_empty(), "that of the renewal");
         for _ in 0..5 {
             assert!(matches!(renew().await, Renewal::Renewed(_)));
+            // It learns anew who has slots, which this master has not.
+            in_the_end(async || backend.list(&ListFrom::all(), 1000).await).await;
         }
-        // To count is one.
-        assert_eq!(connections(&fixture, to).await, before + 1);
+        let after = clients(&fixture, to, "").await;
+        assert!(before.is_subset(&after), "{before:?}, then {after:?}");
+        if is_delayed {
+            let error = refused(&backend, &format!("{{{}}}-fresh", fixture.key(&of))).await;
+            let said = error.to_string();
+            assert!(
+                said.contains("had no hash slots") && said.contains("(restart_delay)"),
+                "{said}"
+            );
+        }
         fixture.cluster.finish_move(slot, 0, to).await.expect("it moves");
         assert!(release(&hold).await);
         fixture.cluster.move_slot(slot, to, 0).await.expect("it moves back");
@@ -99,13 +111,12 @@ async fn without_slots(fixture: &Fixture) -> usize {
     NODE
 }
 
-/// How many clients have ever connected to a node.
-async fn connections(fixture: &Fixture, node: usize) -> u64 {
-    let stats = fixture.call(node, &["INFO", "stats"]).await;
-    let count = stats
-        .lines()
-        .find_map(|line| line.strip_prefix("total_connections_received:"));
-    count.expect("it says so").trim().parse().expect("a number")
+/// The connections to a node of which it says this, by their ids.
+async fn clients(fixture: &Fixture, node: usize, what: &str) -> BTreeSet<String> {
+    let clients = fixture.call(node, &["CLIENT", "LIST"]).await;
+    let clients = clients.lines().filter(|client| client.contains(what));
+    let id = |client: &str| client.split(' ').next().expect("its id").to_owned();
+    clients.map(id).collect()
 }
 
 async fn live_on_in_a_slot_on_its_way(fixture: &Fixture, backend: &RedisBackend, to: usize) {
