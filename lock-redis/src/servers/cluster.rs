@@ -158,29 +158,35 @@ impl Cluster {
         let inner = &self.0;
         let deadline = Instant::now() + inner.config.connect_timeout();
         let mut given_up = pin!(given_up.fuse());
+        let mut is_known_as_unserved = false;
         loop {
             let (version, node) = {
                 let map = inner.map.lock();
                 (map.version(), map.master(slot).cloned())
             };
             let Some(node) = node else {
-                let refreshed = tokio::select! {
-                    biased;
-                    refreshed = inner.refresh(version) => refreshed,
-                    () = &mut given_up => return Err(inner.unreached(None)),
-                    () = sleep_until(deadline) => return Err(inner.unreached(None)),
-                };
-                if let Err(error) = refreshed
-                    && (self.0.map.lock().version() > 0 || is_permanent(&error) || Instant::now() >= deadline)
-                {
-                    return Err(error.not_executed());
-                }
-                if inner.map.lock().master(slot).is_none() {
-                    tokio::select! {
-                        () = sleep(LOOK_AGAIN) => {}
-                        () = &mut given_up => return Err(inner.unreached(None)),
-                        () = sleep_until(deadline) => return Err(inner.unreached(None)),
+                let looking = async {
+                    match inner.refresh(version).await {
+                        Ok(()) => is_known_as_unserved = true,
+                        Err(error)
+                            if inner.map.lock().version() > 0
+                                || is_permanent(&error)
+                                || Instant::now() >= deadline =>
+                        {
+                            return Err(error.not_executed());
+                        }
+                        Err(_) => {}
                     }
+                    if inner.map.lock().master(slot).is_none() {
+                        sleep(LOOK_AGAIN).await;
+                    }
+                    Ok(())
+                };
+                tokio::select! {
+                    biased;
+                    looked = looking => looked?,
+                    () = &mut given_up => return Err(inner.no_master(is_known_as_unserved)),
+                    () = sleep_until(deadline) => return Err(inner.no_master(is_known_as_unserved)),
                 }
                 continue;
             };
@@ -299,6 +305,14 @@ impl Inner {
         Node::new(address, &self.config, &self.inbox, &self.generations, leases)
     }
 
+    /// The error of a request for whose slot no master was found.
+    fn no_master(&self, is_known: bool) -> Error {
+        match is_known {
+            true => unserved(),
+            false => self.unreached(None),
+        }
+    }
+
     fn unreached(&self, why: Option<&str>) -> Error {
         let what = format!("the Redis Cluster at {} was not reached in time", self.names());
         let what = match why {
@@ -312,6 +326,12 @@ impl Inner {
         let name = |(host, port): &Address| format!("{host}:{port}");
         self.seeds.iter().map(name).collect::<Vec<_>>().join(",")
     }
+}
+
+/// The error of a request for a slot that no node serves, as far as the nodes that answered know.
+fn unserved() -> Error {
+    let what = "the Redis Cluster did not serve a hash slot in time: the slot is being moved, or has no master";
+    Error::new(ErrorKind::Unavailable, what).not_executed()
 }
 
 impl fmt::Debug for Cluster {

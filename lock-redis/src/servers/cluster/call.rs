@@ -1,12 +1,12 @@
 //! A request on its way through a cluster: it is sent again wherever its slot has moved to.
 
-use lock_core::{Error, ErrorKind};
+use lock_core::Error;
 use lock_kit::claims::InFlight;
 use redis::Value;
 
-use super::Cluster;
 use super::patience::Patience;
 use super::slots::{Redirect, redirect};
+use super::{Cluster, unserved};
 use crate::connection::{Reply, Room};
 use crate::error::Failure;
 use crate::names::Keys;
@@ -111,19 +111,15 @@ impl Cluster {
                 _ => {}
             }
             if !patience.pause().await {
-                let what =
-                    "the Redis Cluster did not serve a hash slot in time: the slot is being moved, or has no master";
-                let error = Error::new(ErrorKind::Unavailable, what);
-                return Err(Failure::NotExecuted(match (unreached, reply) {
-                    (Some(why), _) => error.with_source(why),
-                    (None, Err(Failure::Rejected(why))) => error.with_source(why),
-                    (None, _) => error,
-                }));
+                return Err(with_cause(unserved(), unreached, reply));
             }
-            *on = self
-                .route(on.slot, patience.over())
-                .await
-                .map_err(Failure::NotExecuted)?;
+            match self.route(on.slot, patience.over()).await {
+                Ok(route) => *on = route,
+                Err(error) if self.0.map.lock().master(on.slot).is_none() => {
+                    return Err(with_cause(error, unreached, reply));
+                }
+                Err(error) => return Err(Failure::NotExecuted(error)),
+            }
             moves_to(on.generation());
         }
     }
@@ -172,6 +168,16 @@ impl<'a> Call<'a> {
             None => Ok(()),
         }
     }
+}
+
+/// An error without a cause of its own gets one: why the node that is to have the slot was not reached, or else the last reply.
+fn with_cause(error: Error, unreached: Option<Error>, reply: Reply) -> Failure {
+    Failure::NotExecuted(match (unreached, reply) {
+        _ if error.cause().is_some() => error,
+        (Some(why), _) => error.with_source(why),
+        (None, Err(Failure::Rejected(why))) => error.with_source(why),
+        (None, _) => error,
+    })
 }
 
 /// Why a node did not serve a request, if that is for the cluster's sake.

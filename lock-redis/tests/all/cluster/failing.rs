@@ -1,7 +1,7 @@
 //! Masters that fail, on a cluster with replicas.
 
 use lock_core::backend::{DistributedLock, Renewal};
-use lock_core::{ErrorKind, HoldState};
+use lock_core::{Error, ErrorKind, HoldState};
 use tokio::time::timeout;
 
 use super::Fixture;
@@ -80,6 +80,33 @@ async fn a_former_master_that_has_left_the_cluster_is_left() {
     let hold = in_the_end_granted(&backend, &request(&of, TTL).0).await;
     assert_eq!(fixture.call(4, &["EXISTS", &fixture.key(&of)]).await, "1");
     in_the_end_released(&hold).await;
+}
+
+/// Also for a process that has no connection to its former master. All other nodes answer.
+#[testbed::test]
+async fn the_error_of_a_slot_without_a_master_says_so() {
+    let fixture = Fixture::own(false).await;
+    let config = fixture.config().with_connect_timeout(SECOND);
+    let [backend, later] = [with_config(config.clone()), with_config(config)];
+    let of = fixture.name_on(1).await;
+    in_the_end_released(&in_the_end_granted(&backend, &request(&of, TTL).0).await).await;
+    for node in 0..3 {
+        let setting = ["CONFIG", "SET", "cluster-require-full-coverage", "no"];
+        fixture.call(node, &setting).await;
+    }
+    let id = fixture.call(1, &["CLUSTER", "MYID"]).await;
+    fixture.call(1, &["FLUSHALL"]).await;
+    fixture.call(1, &["CLUSTER", "RESET"]).await;
+    for node in [0, 2] {
+        fixture.call(node, &["CLUSTER", "FORGET", &id]).await;
+    }
+    let error = refused(&backend, &of).await;
+    let is_said = |error: &Error| error.to_string().contains("has no master") && error.is_not_executed();
+    assert!(is_said(&error), "{error:?}");
+    let reply = error.cause().expect("what the former master said").to_string();
+    assert!(reply.to_lowercase().contains("slot not served"), "{reply}");
+    let error = refused(&later, &of).await;
+    assert!(is_said(&error), "{error:?}");
 }
 
 /// The connection to the former master fails, and those to all others were made before.
