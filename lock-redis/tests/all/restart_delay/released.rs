@@ -75,7 +75,7 @@ async fn a_release_of_a_hold_that_somebody_else_had_is_none() {
 
 #[testbed::test]
 async fn a_release_that_is_cut_off_keeps_the_name_for_no_longer_than_the_ttl() {
-    const TTL: Duration = SECOND.saturating_mul(5);
+    const TTL: Duration = SECOND.saturating_mul(9);
     let fixture = Fixture::new().await;
     let _ = trusted(&fixture).await;
     let Proxied { proxy, backend } = Proxied::new(&fixture, |config| config.with_restart_delay(DELAY)).await;
