@@ -12,7 +12,7 @@ use futures_util::FutureExt;
 use futures_util::future::{FusedFuture, try_join_all};
 use lock_core::{Error, ErrorKind, Guarantee, Result, Verdict};
 use parking_lot::Mutex;
-use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use super::{Route, Scanned};
 use crate::config::RedisConfig;
@@ -100,23 +100,7 @@ impl Cluster {
 
     /// The masters, in the order of their addresses, as a node reports them now: requests without a key are sent on by no node.
     pub(super) async fn masters(&self) -> Result<Vec<Scanned>> {
-        let (inner, deadline) = (&self.0, Instant::now() + self.0.config.connect_timeout());
-        let question = inner.map.lock().asked() + 1;
-        loop {
-            let (version, is_answered) = {
-                let map = inner.map.lock();
-                (map.version(), map.is_answered(question))
-            };
-            match version {
-                _ if is_answered => break,
-                // Any slot. A cluster that may be just starting is waited for.
-                0 => drop(self.route(0, std::future::pending()).await?),
-                version => {
-                    let refreshed = timeout_at(deadline, inner.refresh(version)).await;
-                    refreshed.unwrap_or_else(|_| Err(inner.unreached(None)))?;
-                }
-            }
-        }
+        self.refreshed_from_now().await?;
         let mut masters: Vec<Scanned> = (self.0.map.lock().nodes().iter())
             .map(|node| Scanned {
                 address: format!("{}:{}", node.address.0, node.address.1),
@@ -127,16 +111,35 @@ impl Cluster {
         Ok(masters)
     }
 
+    /// Waits until the answer to a question who has all slots is known that was asked after this call. What a node says of one slot meanwhile
+    /// does not count.
+    async fn refreshed_from_now(&self) -> Result<()> {
+        let (inner, deadline) = (&self.0, Instant::now() + self.0.config.connect_timeout());
+        let question = inner.map.lock().next_question();
+        loop {
+            let (version, is_answered) = {
+                let map = inner.map.lock();
+                (map.version(), map.is_answered(question))
+            };
+            match version {
+                _ if is_answered => return Ok(()),
+                // Any slot. A cluster that may be just starting is waited for.
+                0 => drop(self.route(0, std::future::pending()).await?),
+                version => {
+                    let refreshed = timeout_at(deadline, inner.refresh(version)).await;
+                    refreshed.unwrap_or_else(|_| Err(inner.unreached(None)))?;
+                }
+            }
+        }
+    }
+
     /// Checks that all masters serve.
     pub(super) async fn check(&self) -> Result<()> {
         let deadline = Instant::now() + self.0.config.connect_timeout();
         loop {
             // Any slot: it makes sure that the masters are known.
             self.route(0, pin!(sleep_until(deadline))).await?;
-            let (version, nodes) = {
-                let map = self.0.map.lock();
-                (map.version(), map.nodes().to_vec())
-            };
+            let nodes = self.0.map.lock().nodes().to_vec();
             let checking = nodes.iter().map(async |node| {
                 let checked = node.requests.check().await;
                 checked.map_err(|error| (node, error))
@@ -145,9 +148,9 @@ impl Cluster {
                 return Ok(());
             };
             // It may be no master any more.
-            let refreshed = timeout(self.0.config.connect_timeout(), self.0.refresh(version)).await;
+            let refreshed = self.refreshed_from_now().await;
             let is_master = self.0.map.lock().nodes().iter().any(|node| Arc::ptr_eq(node, failed));
-            if !matches!(refreshed, Ok(Ok(()))) || is_master || Instant::now() >= deadline {
+            if refreshed.is_err() || is_master || Instant::now() >= deadline {
                 return Err(error);
             }
         }
@@ -158,7 +161,7 @@ impl Cluster {
         let inner = &self.0;
         let deadline = Instant::now() + inner.config.connect_timeout();
         let mut given_up = pin!(given_up.fuse());
-        let mut is_known_as_unserved = false;
+        let mut is_answered = false;
         loop {
             let (version, node) = {
                 let map = inner.map.lock();
@@ -167,11 +170,9 @@ impl Cluster {
             let Some(node) = node else {
                 let looking = async {
                     match inner.refresh(version).await {
-                        Ok(()) => is_known_as_unserved = true,
+                        Ok(()) => is_answered = true,
                         Err(error)
-                            if inner.map.lock().version() > 0
-                                || is_permanent(&error)
-                                || Instant::now() >= deadline =>
+                            if inner.map.lock().version() > 0 || is_permanent(&error) || Instant::now() >= deadline =>
                         {
                             return Err(error.not_executed());
                         }
@@ -185,8 +186,8 @@ impl Cluster {
                 tokio::select! {
                     biased;
                     looked = looking => looked?,
-                    () = &mut given_up => return Err(inner.no_master(is_known_as_unserved)),
-                    () = sleep_until(deadline) => return Err(inner.no_master(is_known_as_unserved)),
+                    () = &mut given_up => return Err(inner.no_master(is_answered)),
+                    () = sleep_until(deadline) => return Err(inner.no_master(is_answered)),
                 }
                 continue;
             };
@@ -306,8 +307,8 @@ impl Inner {
     }
 
     /// The error of a request for whose slot no master was found.
-    fn no_master(&self, is_known: bool) -> Error {
-        match is_known {
+    fn no_master(&self, is_answered: bool) -> Error {
+        match is_answered {
             true => unserved(),
             false => self.unreached(None),
         }

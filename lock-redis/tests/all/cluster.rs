@@ -1,5 +1,6 @@
 //! A Redis Cluster of three masters. What breaks it has one of its own; all else shares one, with slots of its own.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use futures_util::future::{join, join_all};
@@ -10,6 +11,7 @@ use testbed::{Cluster, Redis};
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
+use crate::support::proxy::Proxy;
 use crate::support::waiter::Waiter;
 use crate::support::{
     AT_MOST, LONG, LONG_GRACE, SECOND, TTL, connect, eventually, granted, in_the_end, in_the_end_granted, name,
@@ -69,6 +71,23 @@ impl Fixture {
 
     pub(crate) fn backend(&self) -> RedisBackend {
         with_config(self.config())
+    }
+
+    /// A backend that reaches each node by a proxy.
+    async fn proxied(&self) -> (Vec<Proxy>, RedisBackend) {
+        let port = |address: &str| -> u16 {
+            let (_, port) = address.rsplit_once(':').expect("a port");
+            port.parse().expect("a number")
+        };
+        let (mut proxies, mut ports) = (Vec::new(), HashMap::new());
+        for address in self.cluster.addresses() {
+            let proxy = Proxy::start(address).await;
+            ports.insert(port(address), port(&proxy.address));
+            proxies.push(proxy);
+        }
+        let config = self.config();
+        let config = config.with_node_addresses(move |host, port| (host.to_owned(), ports[&port]));
+        (proxies, with_config(config))
     }
 
     pub(crate) async fn slot(&self, name: &str) -> u16 {

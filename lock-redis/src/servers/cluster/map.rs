@@ -136,9 +136,9 @@ impl Map {
         }
     }
 
-    /// The number of the newest question who has all slots.
-    pub(super) fn asked(&self) -> u64 {
-        self.asked
+    /// The number that the next question who has all slots will have.
+    pub(super) fn next_question(&self) -> u64 {
+        self.asked + 1
     }
 
     /// Returns the number of a question that is asked now.

@@ -1,5 +1,8 @@
 //! Masters that fail, on a cluster with replicas.
 
+use std::pin::pin;
+
+use futures_util::FutureExt;
 use lock_core::backend::{DistributedLock, Renewal};
 use lock_core::{Error, ErrorKind, HoldState};
 use tokio::time::timeout;
@@ -122,6 +125,28 @@ async fn a_check_leaves_out_a_master_that_has_been_replaced() {
     fixture.cluster[1].kill().expect("it is ours");
     backend.connect().await.expect("all masters serve");
     in_the_end_released(&hold).await;
+}
+
+/// Another request learns meanwhile that one slot has moved, and not who has all others.
+#[testbed::test]
+async fn a_check_leaves_out_a_replaced_master_although_a_slot_moves_meanwhile() {
+    let fixture = Fixture::own(true).await;
+    let (proxies, backend) = fixture.proxied().await;
+    backend.connect().await.expect("all serve");
+    let of = fixture.name_on(2).await;
+    fixture.cluster.fail_over_to(4).await.expect("it takes over");
+    let slot = fixture.slot(&of).await;
+    fixture.cluster.move_slot(slot, 2, 0).await.expect("it moves");
+    proxies[1].hold_requests();
+    let mut checking = pin!(backend.connect());
+    // By then it waits for each of the masters that it knows.
+    assert!(checking.as_mut().now_or_never().is_none());
+    let before = fixture.errors(2, "MOVED").await;
+    in_the_end_released(&in_the_end_granted(&backend, &request(&of, TTL).0).await).await;
+    assert!(fixture.errors(2, "MOVED").await > before);
+    fixture.cluster[1].kill().expect("it is ours");
+    proxies[1].cut();
+    checking.await.expect("all masters serve");
 }
 
 #[testbed::test]

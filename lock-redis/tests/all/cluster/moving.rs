@@ -1,6 +1,6 @@
 //! Slots that are on their way for long, or move at a bad moment.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use futures_util::future::join_all;
@@ -10,7 +10,6 @@ use tokio::time::{Instant, sleep};
 
 use super::{Fixture, REFRESH};
 use crate::replicas::acknowledged;
-use crate::support::proxy::Proxy;
 use crate::support::waiter::Waiter;
 use crate::support::{
     AT_MOST, SECOND, TTL, eventually, in_the_end, in_the_end_granted, name, refused, release, request, request_in,
@@ -164,20 +163,7 @@ async fn live_on_in_a_slot_on_its_way(fixture: &Fixture, backend: &RedisBackend,
 #[testbed::test]
 async fn a_waiter_that_does_not_know_yet_that_it_waits_follows_its_slot() {
     let fixture = Fixture::shared().await;
-    let port = |address: &str| -> u16 {
-        let (_, port) = address.rsplit_once(':').expect("a port");
-        port.parse().expect("a number")
-    };
-    let mut proxies = Vec::new();
-    for address in fixture.cluster.addresses() {
-        proxies.push(Proxy::start(address).await);
-    }
-    let addresses = fixture.cluster.addresses();
-    let ports = addresses.iter().zip(&proxies);
-    let ports: HashMap<u16, u16> = ports.map(|(to, proxy)| (port(to), port(&proxy.address))).collect();
-    let config = fixture.config();
-    let config = config.with_node_addresses(move |host, port| (host.to_owned(), ports[&port]));
-    let (holder, backend) = (fixture.backend(), with_config(config));
+    let (holder, (proxies, backend)) = (fixture.backend(), fixture.proxied().await);
     let of = fixture.name_on(0).await;
     let slot = fixture.slot(&of).await;
     let queue = format!("{{{}}}:queue", fixture.key(&of));
