@@ -20,7 +20,7 @@ pub(crate) fn before(time: Duration) -> String {
     }
 }
 
-/// Now, also in the destructor of a thread-local: where tokio's own are gone, its clock with `test-util` panics.
+/// Now, also in the destructor of a thread-local. There tokio's thread-locals may be gone, and its clock then panics with `test-util`.
 pub(crate) fn now_anywhere() -> Instant {
     #[cfg(not(shuttle))]
     if crate::runtime::current_id().is_none() {

@@ -215,7 +215,7 @@ pub(crate) async fn a_lost_lock_can_be_acquired_again(cx: &Cx) -> Verdict {
     let client = cx.subject().await;
     let lost = cx.hold(&client, &cx.brief("a")).await?;
     cx.take_away("a").await;
-    // Until then a client need not know, and may be granted the name beside its own guard.
+    // A client that does not know of the loss yet may be granted the name beside its own guard.
     ensure_lost(cx, &*lost, cx.freed_by(cx.ttl()), "the loss to be told").await?;
     let ask = cx.ask("a").await;
     let what = "the lock that was lost";

@@ -144,7 +144,7 @@ async fn won_on_own_terms(cx: &Cx, (left, won): (Duration, Duration)) -> Verdict
     let guard = cx.hold(&holder, &ask).await?;
     let first = Began::acquire(&client, &ask.clone().ttl(left).label("who left")).await;
     cx.until_places("a", 1).await?;
-    // Refused behind it when the server has refused it.
+    // A try of the same client is answered only when the server has refused the first one.
     cx.ensure_busy(&client, &ask).await?;
     let winner = Began::acquire(&client, &ask.clone().ttl(won).label("the winner")).await;
     first.drop_it().await;
