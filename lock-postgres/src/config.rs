@@ -211,9 +211,8 @@ impl PostgresConfig {
     /// Sets how long the server may take to answer before its connection is given up. From 1 ms to 1 h. Defaults to
     /// [`DEFAULT_RESPONSE_TIMEOUT`](Self::DEFAULT_RESPONSE_TIMEOUT).
     ///
-    /// A timeout above 5 s helps on a slow line, not with a slow server: each connection sets `statement_timeout` to 5 s, so that the server
-    /// itself ends what takes longer. Only the making of tables may take the whole timeout. With [`Pooler::Transaction`] the server's own
-    /// setting counts.
+    /// The server itself ends what takes longer: each connection sets `statement_timeout` to this time, or to 5 s if that is longer. With
+    /// [`Pooler::Transaction`] the server's own setting counts.
     ///
     /// A renewal is waited for until the hold's TTL is over, and never ends its connection before. With [`Pooler::Transaction`],
     /// requests of a process wait for each other. The timeout begins when a request is sent; one that is not sent within two of them fails,

@@ -1,5 +1,7 @@
 //! The checks of the server: what it is and how it writes, asked with each connection.
 
+use std::time::Duration;
+
 use lock_core::{Error, ErrorKind, Result};
 
 use crate::config::{Checks, PostgresConfig};
@@ -19,8 +21,8 @@ const OLDEST: u32 = 120_000;
 ///
 /// A prepared statement keeps its plan. One that is planned while the queue is empty would read the whole table for each waiter later on,
 /// so plans take the indexes.
-pub(crate) const SETTINGS: &str = "SET default_transaction_isolation='read committed';SET default_transaction_read_only=off;\
-     SET default_transaction_deferrable=off;SET statement_timeout='5s';SET lock_timeout='1s';\
+const SETTINGS: &str = "SET default_transaction_isolation='read committed';SET default_transaction_read_only=off;\
+     SET default_transaction_deferrable=off;SET lock_timeout='1s';\
      SET idle_in_transaction_session_timeout='10s';SET timezone='UTC';SET intervalstyle='postgres';SET bytea_output='hex';\
      SET client_min_messages=warning;SET jit=off;SET plan_cache_mode=force_generic_plan;SET enable_seqscan=off;\
      SET extra_float_digits=1;\
@@ -29,6 +31,20 @@ pub(crate) const SETTINGS: &str = "SET default_transaction_isolation='read commi
      ('tcp_user_timeout','20s')) v(name,value) JOIN pg_settings s ON s.name=v.name;\
      SELECT set_config('synchronous_commit','on',false) \
      WHERE current_setting('synchronous_commit') NOT IN ('on','remote_apply')";
+
+/// The shortest time that the server has for a statement: a renewal is waited for longer than a short response timeout.
+const LEAST_STATEMENT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Sets what locks need, in the session.
+pub(crate) fn settings(config: &PostgresConfig) -> String {
+    format!("{SETTINGS};{}", limit_statements(config))
+}
+
+/// Has the server end a statement in the session that takes too long. An answer that is waited for comes before.
+pub(crate) fn limit_statements(config: &PostgresConfig) -> String {
+    let limit = config.response_timeout.max(LEAST_STATEMENT_TIMEOUT);
+    format!("SET statement_timeout='{}ms'", limit.as_millis())
+}
 
 /// Asks what the server is, in a row that begins with [`MARK`].
 pub(crate) const PROBE: &str = "SELECT 'polylock',pg_is_in_recovery(),current_setting('server_version_num'),\
@@ -164,6 +180,16 @@ mod tests {
 
     fn config() -> PostgresConfig {
         PostgresConfig::new("db", 5432).with_database("shop")
+    }
+
+    #[test]
+    fn a_statement_has_as_long_as_its_answer_is_waited_for() {
+        let limited = |timeout| limit_statements(&config().with_response_timeout(timeout));
+        assert_eq!(limited(Duration::from_millis(500)), "SET statement_timeout='5000ms'");
+        assert_eq!(limited(Duration::from_millis(5001)), "SET statement_timeout='5001ms'");
+        // The longest one that a configuration takes.
+        assert_eq!(limited(Duration::from_secs(3600)), "SET statement_timeout='3600000ms'");
+        assert!(settings(&config()).ends_with(";SET statement_timeout='5000ms'"));
     }
 
     #[test]

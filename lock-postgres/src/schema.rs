@@ -150,12 +150,9 @@ pub(crate) async fn prepare_tables(tables: &[Table], connection: &Connection, li
         return Ok(());
     }
     // One at a time: two that make the same table meet in the catalogue. When a whole fleet starts, many wait here, for
-    // longer than the session's limits allow. PostgreSQL 12 keeps to the session's `statement_timeout` within this message.
+    // longer than a request waits for a lock.
     let script = script(tables);
-    let create = format!(
-        "SET LOCAL lock_timeout=0;SET LOCAL statement_timeout='{}ms';SELECT pg_advisory_xact_lock(7308332240012276590);{script}",
-        limit.as_millis().max(1)
-    );
+    let create = format!("SET LOCAL lock_timeout=0;SELECT pg_advisory_xact_lock(7308332240012276590);{script}");
     match connection.run(&create, Some(limit)).await {
         Ok(_) => Ok(()),
         Err(error) if error.is_denied() => {

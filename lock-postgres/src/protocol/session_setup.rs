@@ -8,6 +8,7 @@ use super::in_micros;
 use crate::config::{Pooler, PostgresConfig};
 use crate::connection::{self, SetUp, TextRows};
 use crate::error::{SqlError, pooler_between};
+use crate::probe::limit_statements;
 
 /// The oldest server that ends silent sessions.
 const OLDEST: u32 = 140_000;
@@ -128,8 +129,8 @@ pub(crate) fn begin_wait(limit: Duration) -> String {
 }
 
 /// Undoes [`begin_wait`].
-pub(crate) fn end_wait() -> String {
-    format!("SET lock_timeout='{LOCK_TIMEOUT}';SET statement_timeout='5s'")
+pub(crate) fn end_wait(config: &PostgresConfig) -> String {
+    format!("SET lock_timeout='{LOCK_TIMEOUT}';{}", limit_statements(config))
 }
 
 impl Identity {
@@ -204,7 +205,11 @@ mod tests {
         assert_eq!(begin, "SET lock_timeout='1500ms';SET statement_timeout=0");
         // 0 would be no limit.
         assert!(begin_wait(Duration::ZERO).contains("lock_timeout='1ms'"));
-        assert_eq!(end_wait(), "SET lock_timeout='500ms';SET statement_timeout='5s'");
+        let config = PostgresConfig::new("db", 5432).with_response_timeout(Duration::from_secs(7));
+        assert_eq!(
+            end_wait(&config),
+            "SET lock_timeout='500ms';SET statement_timeout='7000ms'"
+        );
     }
 
     #[test]

@@ -107,7 +107,7 @@ impl Shared {
 
     /// Undoes what a wait has set, in order behind it.
     pub(super) fn finish_wait(&self, session: &Session) {
-        session.connection.send(&end_wait());
+        session.connection.send(&end_wait(&self.config));
     }
 
     /// Ends a session at the server, and waits until it has ended: with it ends what it has locked or may still lock. One request does
