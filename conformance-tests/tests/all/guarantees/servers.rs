@@ -10,7 +10,7 @@ use lock_mysql::{LeaseTableBackend, MySqlConfig, Strategy};
 use lock_postgres::{PostgresConfig, SessionBackend};
 use lock_redis::{RedisBackend, RedisConfig};
 use lock_zookeeper::{ZooKeeperBackend, ZooKeeperConfig};
-use testbed::{Edition, Error, MariaDb, Redis};
+use testbed::{Edition, Error, MariaDb, Redis, eventually};
 
 use crate::harness::mysql_row::{MySql9, OwnMariaDb, RowLockHarness};
 use crate::harness::postgres::{OwnPostgres, Postgres18, PostgresHarness};
@@ -175,7 +175,12 @@ async fn by_harness<H: Harness + BackendHarness>() -> Result<Asked, NoServer> {
 
 async fn ask(backend: Arc<dyn DistributedLock>) -> Result<Asked, NoServer> {
     let locks = Locker::from_backend(backend);
-    let verdicts = locks.guarantees().await.map_err(missing)?;
+    // A server that stands still for longer than a client waits has not answered.
+    let verdicts = eventually("an answer", async || match locks.guarantees().await {
+        Err(error) if error.is_retryable() => None,
+        answered => Some(answered),
+    });
+    let verdicts = verdicts.await.map_err(missing)?;
     let capabilities = locks.capabilities();
     locks.shutdown().await.map_err(missing)?;
     Ok(Asked { verdicts, capabilities })
