@@ -110,9 +110,15 @@ impl Servers {
             Some(standbys) => standbys[0].clone(),
             None => W::server().start().await?,
         };
-        let pooler = PgBouncer::of(postgres.port()).user(USER, PASSWORD);
+        // For each login by SCRAM it hashes a password for milliseconds, and does nothing else meanwhile.
+        let pooler = PgBouncer::of(postgres.port())
+            .user(USER, PASSWORD)
+            .setting("auth_type", "md5");
         let pool = match W::BESIDE {
-            Beside::Pool | Beside::PoolAndListening => Some(pooler.start().await?),
+            Beside::Pool | Beside::PoolAndListening => {
+                // PgBouncer's own default, and as many as there are cases at a time.
+                Some(pooler.setting("default_pool_size", "20").start().await?)
+            }
             Beside::PoolOfSessions => {
                 let many = pooler
                     .setting("pool_mode", "session")
@@ -197,7 +203,7 @@ impl<W: Which> Harness for PostgresHarness<W> {
             .with_ttl(Duration::from_secs(3))
             .with_round_trip_percent(20);
         match W::BESIDE {
-            // On a busy machine, hundreds of requests over its few connections take long.
+            // On a busy machine, hundreds of requests over its connections take long.
             Beside::Pool => timing.with_patience(Duration::from_secs(50)),
             _ => timing,
         }
