@@ -26,6 +26,8 @@ const END_OF_LINE: &[u8] = b"\r\n\r\n";
 /// The beginnings of ZooKeeper's answers: of a server that serves, of one without a quorum, and of one that forbids the
 /// command.
 const ZOOKEEPER: [&[u8]; 3] = [b"Zookeeper version", b"This ZooKeeper", b"srvr is not executed"];
+/// The question of a PostgreSQL client whether the server takes TLS: a length of eight bytes, and the number of this message.
+const ASK_POSTGRES: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
 /// The beginning of a handshake of TLS 1.2, which any server with TLS answers, if only with an alert: a record with a hello of
 /// 45 bytes, the version, 32 bytes of randomness, no session, three cipher suites, no compression.
 const CLIENT_HELLO: [u8; 54] = [
@@ -37,8 +39,9 @@ const CLIENT_HELLO: [u8; 54] = [
 const LONGEST_ANSWER: usize = 2048;
 
 /// Reads what the server at this address sends first, over a connection of its own. That is its greeting, if one comes
-/// within `greeting`; or its answer to ZooKeeper's command `srvr`, or to that as a line of text, if one comes within `limit`.
-/// Empty if the server stays silent or hangs up.
+/// within `greeting`; or its answer to ZooKeeper's command `srvr`, or to that as a line of text, if one comes within `limit`. If the
+/// server hangs up without a word, as PostgreSQL does, its answer to PostgreSQL's question for TLS over one more connection, if [it is
+/// one](is_postgres). Empty if the server stays silent or hangs up.
 ///
 /// # Errors
 /// Those of the connection; [`io::ErrorKind::TimedOut`] if it could not be made within `limit`.
@@ -52,7 +55,14 @@ pub async fn first_answer(host: &str, port: u16, greeting: Duration, limit: Dura
     for (text, limit) in [(&[][..], greeting), (COMMAND, limit), (END_OF_LINE, limit)] {
         write(&stream, text).await?;
         if let Ok(length) = timeout(limit, read(&stream, &mut answer)).await {
-            length?;
+            if length? == 0 {
+                let asked = timeout(limit, answer_to(host, port, &ASK_POSTGRES)).await;
+                return Ok(asked
+                    .ok()
+                    .and_then(Result::ok)
+                    .filter(|answer| is_postgres(answer))
+                    .unwrap_or_default());
+            }
             break;
         }
     }
@@ -63,6 +73,15 @@ pub async fn first_answer(host: &str, port: u16, greeting: Duration, limit: Dura
             _ => break,
         }
     }
+    Ok(answer)
+}
+
+/// What the server sends first when it was sent this, over a connection of its own.
+async fn answer_to(host: &str, port: u16, text: &[u8]) -> io::Result<Vec<u8>> {
+    let stream = TcpStream::connect((host, port)).await?;
+    write(&stream, text).await?;
+    let mut answer = Vec::new();
+    read(&stream, &mut answer).await?;
     Ok(answer)
 }
 
@@ -94,20 +113,19 @@ pub fn is_tls(answer: &[u8]) -> bool {
     matches!(answer, [21 | 22, 3, 0..=4, ..])
 }
 
+/// Returns whether this is PostgreSQL's answer to the question whether it takes TLS: yes or no, in one letter.
+pub fn is_postgres(answer: &[u8]) -> bool {
+    matches!(answer, b"S" | b"N")
+}
+
 /// Returns whether the server at this address answers the beginning of a TLS handshake like one with TLS, within
 /// `limit`. Makes a connection of its own.
 ///
 /// # Cancel safety
 /// May be dropped at any point.
 pub async fn speaks_tls(host: &str, port: u16, limit: Duration) -> bool {
-    let asked = async {
-        let stream = TcpStream::connect((host, port)).await?;
-        write(&stream, &CLIENT_HELLO).await?;
-        let mut answer = Vec::new();
-        read(&stream, &mut answer).await?;
-        io::Result::Ok(is_tls(&answer))
-    };
-    matches!(timeout(limit, asked).await, Ok(Ok(true)))
+    let answered = timeout(limit, answer_to(host, port, &CLIENT_HELLO)).await;
+    matches!(answered, Ok(Ok(answer)) if is_tls(&answer))
 }
 
 /// The error of a backend without TLS at an address where a server with TLS listens.
@@ -130,6 +148,9 @@ fn recognize(answer: &[u8]) -> Option<&'static str> {
     let begins = |beginnings: &[&[u8]]| beginnings.iter().any(|beginning| answer.starts_with(beginning));
     if is_tls(answer) {
         return Some("a server that wants TLS");
+    }
+    if is_postgres(answer) {
+        return Some("PostgreSQL");
     }
     if begins(&ZOOKEEPER) {
         return Some("ZooKeeper");
@@ -234,6 +255,8 @@ mod tests {
                 "MySQL or MariaDB answers",
             ),
             (b"\x15\x03\x01\x00\x02\x02\x46", "a server that wants TLS answers"),
+            (b"S", "PostgreSQL answers"),
+            (b"N", "PostgreSQL answers"),
             (b"SSH-2.0-OpenSSH", "something else answers"),
             (b"", "something else answers"),
         ] {

@@ -1,7 +1,7 @@
 //! A URL that leads to another kind of server: the error says what was expected and what answered, and it comes at once.
 
 use polylock::{Config, ErrorKind};
-use testbed::{MariaDb, Redis, ZooKeeper, happens};
+use testbed::{MariaDb, Postgres, Redis, ZooKeeper, happens};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
@@ -39,6 +39,17 @@ async fn mariadb() {
 async fn zookeeper() {
     let server = ZooKeeper::new().start().await.unwrap();
     is_named("ZooKeeper", server.address(), &["Redis", "MySQL or MariaDB"]).await;
+}
+
+#[testbed::test]
+async fn postgres() {
+    let server = Postgres::new().start().await.unwrap();
+    is_named(
+        "PostgreSQL",
+        server.address(),
+        &["Redis", "MySQL or MariaDB", "ZooKeeper"],
+    )
+    .await;
 }
 
 #[testbed::test]

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use lock_core::backend::HolderId;
 use lock_core::{Error, ErrorKind, Result};
-use lock_kit::identify::{first_answer, wrong_server};
+use lock_kit::identify::{first_answer, is_postgres, wrong_server};
 use parking_lot::Mutex;
 use tokio::net::lookup_host;
 use tokio::task::AbortHandle;
@@ -305,7 +305,7 @@ async fn foreign_server(host: &Host, address: Option<IpAddr>) -> Option<Error> {
     let answer = first_answer(&address.to_string(), *port, SILENCE_LIMIT, SILENCE_LIMIT)
         .await
         .ok()?;
-    (!answer.is_empty()).then(|| wrong_server("PostgreSQL", host, &answer).not_executed())
+    (!answer.is_empty() && !is_postgres(&answer)).then(|| wrong_server("PostgreSQL", host, &answer).not_executed())
 }
 
 #[cfg(all(test, target_os = "linux"))]
