@@ -9,23 +9,17 @@ use self::candidate::Candidate;
 use self::observer::Observer;
 pub use self::state::ElectionState;
 use self::term::Term;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
 use crate::lock::Lock;
 use crate::locker::Locker;
-use crate::runtime;
 use crate::sync::Arc;
-use crate::sync::time::sleep_until;
 use crate::watch::Watch;
 
+mod campaign;
 mod candidate;
 pub(crate) mod observer;
 mod state;
 pub(crate) mod term;
-
-/// A candidate pauses for this part of its TTL after each of its terms, so that another one is elected.
-const PAUSE: u32 = 3;
-/// Above this part of the TTL, a margin would end terms whose renewals take a fifth of it.
-const LONGEST_MARGIN: u32 = 3;
 
 /// A candidate in an election, or somebody who only observes it. Owned and cheap to clone; made by [`Locker::election`].
 /// Clones are the same candidate.
@@ -251,45 +245,6 @@ impl Election {
         }
     }
 
-    /// Waits until this candidate is elected, however long that takes. After an earlier term of its own, it pauses first.
-    ///
-    /// # Errors
-    /// Those of [`Lock::acquire`], and [`ErrorKind::Misconfigured`] if the [margin](Self::margin) is too long.
-    ///
-    /// # Cancel safety
-    /// If it is dropped, it campaigns no more; what was sent is undone in the background.
-    ///
-    /// # Examples
-    /// ```
-    /// # use lock_core::{Locker, MemoryBackend};
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
-    /// # let locks = Locker::new(MemoryBackend::new());
-    /// let term = locks.election("scheduler").campaign().await?;
-    /// assert_eq!(term.run(async { 6 * 7 }).await?, 42); // dropped if the term ends
-    /// term.resign().await?;
-    /// # Ok(()) }
-    /// ```
-    pub async fn campaign(&self) -> Result<Term> {
-        self.check_margin()?;
-        runtime::current()?;
-        let shared = self.lock.locker().shared();
-        shared.keeper.check_process()?;
-        // Hears of a close from here on. The acquire reports it.
-        let closing = shared.closing.notified();
-        shared.check_open()?;
-        if let Some(pauses_until) = self.candidate.pauses_until() {
-            tokio::select! {
-                biased;
-                () = closing => {}
-                () = sleep_until(pauses_until) => {}
-            }
-        }
-        let guard = self.lock.acquire().await?;
-        let options = self.lock.options();
-        let (pause, value) = (options.ttl / PAUSE, options.label);
-        Ok(Term::begin(guard, value, &self.candidate, pause, self.is_measured))
-    }
-
     /// A view of who leads, term by term. Needs no campaign.
     ///
     /// # Examples
@@ -328,25 +283,6 @@ impl Election {
     fn term(&self) -> Option<Watch> {
         let keeper = &self.lock.locker().shared().keeper;
         keeper.check_process().ok().and_then(|()| self.candidate.term())
-    }
-
-    fn check_margin(&self) -> Result<()> {
-        let (options, margin) = (self.lock.options(), self.margin);
-        let longest = options.ttl / LONGEST_MARGIN;
-        let message = match options.maximum_hold {
-            Some(maximum) if !margin.is_zero() && maximum <= margin => {
-                format!(
-                    "a margin of {margin:?} leaves nothing of a maximum hold of {maximum:?}: choose a shorter margin"
-                )
-            }
-            _ if margin <= longest => return Ok(()),
-            _ => format!("a margin of {margin:?} is too long: choose at most {longest:?}, or a longer ttl"),
-        };
-        let error = Error::new(ErrorKind::Misconfigured, message);
-        Err(match self.lock.name() {
-            Some(name) => error.with_name(name),
-            None => error,
-        })
     }
 
     /// Polls the work until the term ends, and drops it. `None` if the term ended first.

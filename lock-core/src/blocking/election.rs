@@ -10,7 +10,6 @@ use crate::election::ElectionState;
 use crate::election::term::Reign;
 use crate::error::Result;
 use crate::sync::Arc;
-use crate::sync::time::timeout;
 use crate::watch::Watch;
 
 /// A candidate in an election, or somebody who only observes it, without async: see [`Election`](crate::Election). Owned and cheap to
@@ -129,10 +128,12 @@ impl Election {
         wait_for(async move { election.campaign().await }).map(Term::new)
     }
 
-    /// Waits for at most `limit` until this candidate is elected. `None` if it is not elected by then; it campaigns no more.
+    /// Waits for at most `limit` until this candidate is elected. `None` if somebody else leads until then, or if the limit ends
+    /// within the pause after a term of its own. It campaigns no more afterwards. With a limit of zero it tries once.
     ///
     /// # Errors
-    /// Those of [`campaign`](Self::campaign).
+    /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) as of [`Lock::acquire_within`](crate::Lock::acquire_within), such as
+    /// during an outage, and those of [`campaign`](Self::campaign).
     ///
     /// # Examples
     /// ```
@@ -148,8 +149,11 @@ impl Election {
     /// ```
     pub fn campaign_within(&self, limit: Duration) -> Result<Option<Term>> {
         let election = self.0.clone();
-        let term = wait_for(async move { timeout(limit, election.campaign()).await.ok().transpose() });
-        Ok(term?.map(Term::new))
+        let term = wait_for(async move { election.campaign_for(Some(limit)).await });
+        match term {
+            Err(error) if error.is_timed_out() => Ok(None),
+            term => term.map(|term| Some(Term::new(term))),
+        }
     }
 
     /// A view of who leads, term by term. Needs no campaign.

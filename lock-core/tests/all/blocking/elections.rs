@@ -105,6 +105,44 @@ fn a_campaign_that_takes_too_long_is_undone() {
     term.resign().unwrap();
 }
 
+/// As of an acquire with a limit: an outage is an error, and a name that is taken is none.
+#[test]
+fn a_campaign_in_an_outage_says_so() {
+    let server = MemoryBackend::new();
+    let (ours, theirs) = (Locker::new(server.clone()), Locker::new(server.clone()));
+    let limit = Duration::from_millis(50);
+    let leader = theirs.election("a").campaign().unwrap();
+    let election = ours.election("a");
+    assert!(election.campaign_within(limit).unwrap().is_none());
+    server.set_available(false);
+    let elected = election.campaign_within(limit).map(drop);
+    let acquired = ours.lock("a").acquire_within(limit).map(drop);
+    for error in [elected.unwrap_err(), acquired.unwrap_err()] {
+        assert_eq!(error.kind(), ErrorKind::Unavailable);
+        assert!(error.to_string().contains("within 50ms"), "{error}");
+    }
+    server.set_available(true);
+    leader.resign().unwrap();
+}
+
+#[test]
+fn the_pause_of_a_candidate_is_a_part_of_its_limit() {
+    let (ours, _) = two();
+    // It pauses for 20 minutes.
+    let election = ours.election("a").ttl(Duration::from_secs(3600));
+    election
+        .campaign_within(PATIENCE)
+        .unwrap()
+        .expect("nobody leads")
+        .resign()
+        .unwrap();
+    for limit in [Duration::ZERO, Duration::from_millis(20)] {
+        assert!(election.campaign_within(limit).unwrap().is_none());
+    }
+    let other = ours.election("a").campaign_within(Duration::ZERO).unwrap();
+    assert!(other.is_some(), "one try suffices for a free name");
+}
+
 #[test]
 fn a_panic_of_the_work_ends_its_term() {
     let (ours, theirs) = two();
