@@ -129,7 +129,15 @@ impl Election {
     }
 
     /// Drops the future of [`lead`](Self::lead) this long before the lease ends, for work that needs time to stop: threads and
-    /// tasks that it started. `lead` resigns when that time is over. At most a third of the TTL. Defaults to zero.
+    /// tasks that it started. `lead` resigns when that time is over. Defaults to zero.
+    ///
+    /// At most a third of the TTL. On ZooKeeper and with PostgreSQL's `strategy=session` it is also at most a third of the session
+    /// timeout, since a lease lasts no longer than its session. There, a longer one is refused after the election.
+    ///
+    /// The term's [`Watch`] does not show the margin. [`Watch::is_held`] stays true within it, and a renewal within it extends the
+    /// lease, though `lead` resigns. So stop threads and tasks by something that the future owns and drops, such as the drop guard
+    /// of a cancellation token. There is no margin if the closure's future returns, or if the future of `lead` is dropped: then the
+    /// candidate resigns at once.
     ///
     /// The longer it is, the shorter are the round trips of a renewal that a term survives: 0.4 of the TTL without a margin, and
     /// 0.23 of it with a third.
@@ -196,7 +204,8 @@ impl Election {
     /// times it pauses for a third of the TTL and campaigns again.
     ///
     /// The future of a call is dropped when its term ends; the term is checked before each poll. This stops only the
-    /// future, not tasks, threads or requests that it started. To stop leading from outside, drop the future of `lead`.
+    /// future, not tasks, threads or requests that it started: see [`margin`](Self::margin). To stop leading from outside, drop the
+    /// future of `lead`.
     ///
     /// # Errors
     /// Those of [`campaign`](Self::campaign).

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::Election;
 use super::term::Term;
 use crate::error::{Error, ErrorKind, Result};
+use crate::guard::Guard;
 use crate::options::wait::{Rest, WaitLimit};
 use crate::runtime;
 use crate::sync::time::{Instant, sleep_until};
@@ -70,6 +71,10 @@ impl Election {
             (None, _) => WaitLimit::Forever,
         };
         let guard = self.lock.wait(wait).await?;
+        if let Err(error) = self.check_margin_of(&guard) {
+            let _ = guard.release().await;
+            return Err(error);
+        }
         let options = self.lock.options();
         let (pause, value) = (options.ttl / PAUSE, options.label);
         Ok(Term::begin(guard, value, &self.candidate, pause, self.is_measured))
@@ -87,6 +92,21 @@ impl Election {
             _ if margin <= longest => return Ok(()),
             _ => format!("a margin of {margin:?} is too long: choose at most {longest:?}, or a longer ttl"),
         };
+        Err(self.error(ErrorKind::Misconfigured, message))
+    }
+
+    /// Its session may end the lease earlier than the TTL says, which only the grant shows.
+    fn check_margin_of(&self, guard: &Guard) -> Result<()> {
+        let margin = self.margin;
+        let term = guard.share().hold().lease.term(self.lock.options().ttl);
+        let longest = term / LONGEST_MARGIN;
+        if margin <= longest {
+            return Ok(());
+        }
+        let message = format!(
+            "a margin of {margin:?} is too long, as the locks of this backend last for a session of {term:?}: choose at most \
+             {longest:?}, or a longer session timeout"
+        );
         Err(self.error(ErrorKind::Misconfigured, message))
     }
 

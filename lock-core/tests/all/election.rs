@@ -16,6 +16,7 @@ use crate::scripted::{Answer, Pass, Request, Scripted};
 mod following;
 mod maximum;
 mod observing;
+mod sessions;
 
 assert_impl_all!(Election: Send, Sync, Clone);
 assert_impl_all!(Term: Send, Sync);

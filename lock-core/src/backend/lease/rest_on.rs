@@ -1,6 +1,7 @@
 //! A lease that rests on several others: the hold of a quorum.
 
 use std::cmp::Reverse;
+use std::time::Duration;
 
 use super::{Armed, Lease, Phase};
 use crate::backend::rules;
@@ -33,6 +34,9 @@ impl Lease {
             return Err(Error::new(ErrorKind::Unavailable, message).with_name(&self.0.name));
         };
         let armed_from = nth_largest(children.iter().map(|child| child.armed_from), needed, |at| *at).flatten();
+        // Of those that are bound to no session, the request's ttl is the term.
+        let session_terms = children.iter().map(|child| child.session_term.unwrap_or(Duration::MAX));
+        let session_term = nth_largest(session_terms, needed, |term| *term);
         let heard_of = nth_largest(children.iter().filter_map(|child| child.heard_of), needed, SentAt::key);
 
         let mut record = self.lock(now);
@@ -49,6 +53,7 @@ impl Lease {
             Phase::Lost(cause) => return Err(self.lost(&record, cause).into()),
         }
         record.session_end = record.session_end.max(Some(end));
+        record.session_term = session_term;
         if let Some(sent) = heard_of {
             record.trust(sent);
         }
@@ -64,6 +69,7 @@ impl Lease {
         (record.phase == Phase::Live).then_some(())?;
         Some(LiveTerms {
             term_end: record.term_end?,
+            session_term: record.session_term,
             end: record.end()?,
             armed_from: record.armed_from,
             heard_of: record.heard_of.filter(|_| record.suspected.is_none()),
@@ -77,6 +83,8 @@ struct LiveTerms {
     term_end: LeaseInstant,
     /// The end if its session does not live on.
     end: LeaseInstant,
+    /// The time for which its session outlives its last contact with the server, if it is bound to one.
+    session_term: Option<Duration>,
     armed_from: Option<LeaseInstant>,
     /// The moment when the latest request that proved the hold was sent. `None` if the hold is suspect.
     heard_of: Option<SentAt>,

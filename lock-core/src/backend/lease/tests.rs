@@ -195,6 +195,27 @@ async fn a_hold_lasts_no_longer_than_its_session_and_so_does_its_heir() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_hold_on_several_others_lasts_as_long_as_enough_of_them() {
+    let bound = |session: Option<Duration>| {
+        let child = lease();
+        if let Some(session) = session {
+            child.bind_to_session(SentAt::now(), session);
+        }
+        drop(child.arm(SentAt::now(), TTL).unwrap());
+        child
+    };
+    for (sessions, term) in [
+        ([Some(TTL / 3), None, Some(TTL / 2)], TTL / 2),
+        ([Some(TTL / 3), None, None], TTL),
+        ([Some(TTL / 3), Some(TTL / 4), None], TTL / 3),
+    ] {
+        let parent = lease();
+        drop(parent.arm_by(&sessions.map(bound), 2).unwrap());
+        assert_eq!(parent.term(TTL), term);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_is_said_during_a_pass_counts_for_the_heir() {
     for lost in [false, true] {
         let (giver, heir, late) = (lease(), lease(), lease());
