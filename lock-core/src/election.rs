@@ -34,7 +34,8 @@ pub(crate) mod term;
 ///   candidate pauses for a third of its TTL before it campaigns again. An election does not pass between candidates of one
 ///   process.
 /// - **Loss.** After a loss the candidate campaigns again, after the same pause.
-/// - **Observers** see terms in order and see none twice. They surely see a term that lasts longer than a third of the TTL.
+/// - **Observers** see terms in order and see none twice. They surely see a term that lasts longer than a third of the TTL. If a
+///   server loses its data, as ZooKeeper can, terms start again: see [`Observer::changed`].
 ///
 /// A leader that was paused may act after its term has ended: see
 /// [what no lock service can promise](https://docs.rs/lock-core/latest/lock_core/#what-no-lock-service-can-promise). Give the term to the resource that the leader

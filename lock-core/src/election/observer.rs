@@ -120,6 +120,10 @@ pub struct Observer {
     change: Change,
     /// The time of the last request.
     asked: Option<Instant>,
+    /// When `latest` was last named as the leader.
+    named: Option<Instant>,
+    /// The candidate's own term that was looked at last.
+    own_term: Option<FencingToken>,
 }
 
 type Asking = BoxFuture<'static, Result<(Option<Leader>, Change)>>;
@@ -135,11 +139,16 @@ impl Observer {
             asking: None,
             change: Change::never(),
             asked: None,
+            named: None,
+            own_term: None,
         }
     }
 
     /// Waits for a leader of a later term than any that this observer has returned. Terms may be skipped, but not one that lasts
     /// longer than a third of the TTL. While the server cannot be reached, it keeps asking.
+    ///
+    /// A server that lost its data may grant smaller terms than before. A leader of such a term is returned once the last leader
+    /// has not been named for longer than the observer's TTL.
     ///
     /// # Errors
     /// Errors that waiting cannot cure, such as [`ErrorKind::Misconfigured`](crate::ErrorKind::Misconfigured),
@@ -178,7 +187,7 @@ impl Observer {
             tokio::pin!(elected);
             elected.as_mut().enable();
             shared.check_open()?;
-            if let Some(leader) = self.own().and_then(|own| self.newer(own)) {
+            if let Some(leader) = self.own().and_then(|own| self.later(own)) {
                 return Ok(leader);
             }
             tokio::select! {
@@ -252,10 +261,11 @@ impl Observer {
         until(self.ask_at).await;
     }
 
-    /// The latest term of the candidate of this process, which may be over by now.
-    fn own(&self) -> Option<Leader> {
+    /// The latest term of the candidate of this process, which may be over by now. Once for each term: after a loss of the
+    /// server's data, one that is over may be larger than the leader's.
+    fn own(&mut self) -> Option<Leader> {
         let (term, value) = self.election.candidate.latest()?;
-        Some(Leader {
+        (self.own_term.replace(term) != Some(term)).then(|| Leader {
             term,
             value,
             candidate: self.election.candidate.clone(),
@@ -264,10 +274,29 @@ impl Observer {
         })
     }
 
-    /// The leader, if its term is later than all that were returned. An older answer is nothing new.
+    /// The leader that the server has named, if it is a new one. A smaller term is an answer from before the latest one, unless
+    /// the question was asked so long after that was named that the server must have lost its data.
     fn newer(&mut self, leader: Leader) -> Option<Leader> {
-        let is_newer = self.latest.as_ref().is_none_or(|latest| latest.term < leader.term);
-        is_newer.then(|| self.latest.insert(leader).clone())
+        let ttl = self.election.lock.options().ttl;
+        let is_latest = self.latest.as_ref().is_some_and(|latest| latest.term == leader.term);
+        if is_latest {
+            self.named = Some(Instant::now());
+            return None;
+        }
+        let has_ended = |named| leader.asked.saturating_duration_since(named) > ttl;
+        if self.named.is_some_and(has_ended) {
+            self.latest = None;
+        }
+        self.later(leader)
+    }
+
+    /// The leader, if its term is later than that of the latest one.
+    fn later(&mut self, leader: Leader) -> Option<Leader> {
+        let is_later = self.latest.as_ref().is_none_or(|latest| latest.term < leader.term);
+        is_later.then(|| {
+            self.named = Some(Instant::now());
+            self.latest.insert(leader).clone()
+        })
     }
 }
 
@@ -314,6 +343,31 @@ mod tests {
         };
         assert_eq!([7, 5, 7, 8, 6].map(&mut is_new), [true, false, false, true, false]);
         assert_eq!(observer.current().map(|leader| leader.term().as_u64()), Some(8));
+    }
+
+    /// A server that lost its data grants smaller terms. An answer counts from its question, however late it comes.
+    #[tokio::test(start_paused = true)]
+    async fn a_smaller_term_that_was_asked_for_a_ttl_later_is_new() {
+        let mut observer = Locker::new(MemoryBackend::new()).election("a").observe();
+        let mut is_new = |term: u64, asked: Instant| {
+            let holder = HolderStatus::new().with_token(FencingToken::try_from(term).unwrap());
+            let leader = Leader::of(&LockStatus::held(holder), asked, &Arc::default());
+            observer.newer(leader.unwrap()).is_some()
+        };
+        let ttl = Duration::from_secs(30);
+        let pass = |time| tokio::time::advance(time);
+        let first = Instant::now();
+        assert!(is_new(7, first));
+        pass(ttl / 2).await;
+        assert!(!is_new(7, first), "and it is named again");
+        let named = Instant::now();
+        pass(ttl).await;
+        assert!(!is_new(5, named + ttl), "it may be the one before");
+        pass(ttl).await;
+        assert!(!is_new(5, named + ttl), "an answer that comes late");
+        assert!(is_new(5, Instant::now()));
+        assert!(!is_new(4, Instant::now()));
+        assert!(is_new(6, Instant::now()));
     }
 
     #[tokio::test(start_paused = true)]

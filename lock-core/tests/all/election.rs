@@ -14,6 +14,7 @@ use tokio::time::{Instant, advance, sleep, timeout};
 use crate::scripted::{Answer, Pass, Request, Scripted};
 
 mod following;
+mod forgotten;
 mod maximum;
 mod observing;
 mod sessions;
