@@ -16,9 +16,10 @@ use tokio::time::sleep;
 async fn main() -> Result<(), Box<dyn Error>> {
     let url = std::env::args().nth(1).unwrap_or("memory:".into());
     let locks = polylock::connect(&url).await?;
-    tokio::try_join!(transfer(&locks, 3, 7), transfer(&locks, 7, 3), transfer(&locks, 3, 9))?;
+    let done = tokio::try_join!(transfer(&locks, 3, 7), transfer(&locks, 7, 3), transfer(&locks, 3, 9));
+    locks.shutdown().await?; // also after an error: the locks of the other transfers are released
+    done?;
     println!("all transfers are done");
-    locks.shutdown().await?;
     Ok(())
 }
 

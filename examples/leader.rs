@@ -28,16 +28,14 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let me = format!("process {}", process::id());
     let election = locks.election("leader").value(me.as_str());
     println!("{me} waits for its turn");
-    tokio::select! {
-        Err(error) = election.lead(work) => return Err(error.into()),
-        Err(error) = follow(election.observe()) => return Err(error.into()),
-        stopped = stopped() => {
-            stopped?;
-            println!("{me} stops");
-        }
-    }
+    let ended: Result<(), Box<dyn Error>> = tokio::select! {
+        Err(error) = election.lead(work) => Err(error.into()),
+        Err(error) = follow(election.observe()) => Err(error.into()),
+        stopped = stopped() => stopped.map_err(Into::into),
+    };
+    println!("{me} stops");
     locks.shutdown().await?; // the term was dropped: this waits until another process can be elected
-    Ok(())
+    ended
 }
 
 /// The leader's work. It is dropped at its next `await` when the term ends.

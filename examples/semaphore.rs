@@ -23,10 +23,16 @@ async fn main() -> Result<(), Box<dyn Error>> {
     for number in 1..=10 {
         calls.spawn(call(api.clone(), number));
     }
+    let done = all_done(&mut calls).await;
+    calls.shutdown().await; // after an error: drops the other calls, and with them their permits
+    locks.shutdown().await?; // waits until these are released
+    done
+}
+
+async fn all_done(calls: &mut JoinSet<polylock::Result<()>>) -> Result<(), Box<dyn Error>> {
     while let Some(called) = calls.join_next().await {
         called??;
     }
-    locks.shutdown().await?;
     Ok(())
 }
 
