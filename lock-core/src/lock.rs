@@ -58,6 +58,10 @@ impl Lock {
     /// Sets the TTL: how long the lock stays taken after its process died. Defaults to that of the locker. While the process
     /// lives, the lock is renewed every third of the TTL.
     ///
+    /// On ZooKeeper and with PostgreSQL's `strategy=session`, the session timeout of the backend counts instead: the lock lasts as
+    /// long as its session, and heartbeats of the session renew it. A shorter TTL is refused, and a longer one keeps the lock no
+    /// longer. Only a [fixed lease](Self::fixed_lease) ends after its TTL there.
+    ///
     /// # Examples
     /// ```
     /// # use std::time::Duration;
@@ -274,6 +278,10 @@ impl Lock {
 
     /// Acquires the lock if it is free, and returns `None` if it is taken.
     ///
+    /// Bind the guard: `if let Some(guard) = lock.try_acquire().await? { .. }` holds the lock in the block. With
+    /// `if lock.try_acquire().await?.is_some() { .. }` it is released before the block begins, as the guard is a temporary value of
+    /// the condition.
+    ///
     /// # Errors
     /// [`ErrorKind::Unavailable`] if the server did not answer within the locker's operation timeout, and the errors of
     /// [`acquire`](Self::acquire).
@@ -286,9 +294,13 @@ impl Lock {
     /// # use lock_core::{Locker, MemoryBackend};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
     /// # let locks = Locker::new(MemoryBackend::new());
-    /// let guard = locks.lock("a").try_acquire().await?;
-    /// assert!(guard.is_some());
-    /// assert!(locks.lock("a").try_acquire().await?.is_none());
+    /// # async fn send_the_report() {}
+    /// let lock = locks.lock("report");
+    /// if let Some(guard) = lock.try_acquire().await? {
+    ///     send_the_report().await;
+    ///     assert!(lock.try_acquire().await?.is_none()); // it is taken
+    ///     guard.release().await?;
+    /// }
     /// # Ok(()) }
     /// ```
     pub async fn try_acquire(&self) -> Result<Option<Guard>> {

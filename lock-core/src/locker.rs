@@ -272,6 +272,9 @@ impl Locker {
     /// guards and the clean-up of cancelled acquires. Guards that are still held are renewed as before. Then closes the
     /// backend's sessions that carry nothing, and waits for the server's answer.
     ///
+    /// Does not wait for guards that are still held. A Tokio task that was aborted keeps its guards until its `JoinHandle` has
+    /// returned. So await the handles of aborted tasks first, or call `JoinSet::shutdown`.
+    ///
     /// Call it at the end of `main`: a runtime that ends stops the background work.
     ///
     /// # Errors

@@ -25,7 +25,9 @@ mod plan;
 /// without waiting, then one after the other, sorted by the bytes of their names. A caller waits only for names that are
 /// larger than those it holds.
 ///
-/// If a lock is lost while the caller waits for another one, all are released, and the acquire starts over.
+/// If a lock is lost while the caller waits for another one, all are released, and the acquire starts over, at the ends of the
+/// queues. A [fixed lease](Lock::fixed_lease) counts from its own grant, and is lost like that when it ends. So leave it out, or
+/// choose a TTL that is longer than the wait for the other locks.
 ///
 /// **The same name on two servers** is two locks. They are waited for in the order given, so give them in the same order
 /// everywhere. Two [`Locker`](crate::Locker)s count as one server if they are clones, or were made of one `Arc` by

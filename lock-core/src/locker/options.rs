@@ -8,7 +8,8 @@ use crate::token::FencingToken;
 
 impl Locker {
     /// Sets the TTL: how long a lock stays taken after its process died. Defaults to 30 s. While the process lives, the lock
-    /// is renewed every third of the TTL.
+    /// is renewed every third of the TTL. On ZooKeeper and with PostgreSQL's `strategy=session`, the session timeout counts instead
+    /// of a longer TTL: see [`Lock::ttl`](crate::Lock::ttl).
     ///
     /// # Examples
     /// ```
