@@ -41,7 +41,10 @@ use crate::exit::{Code, Failure};
 use crate::message::{redacted_lines, say};
 
 fn main() -> ExitCode {
-    let code = match Cli::try_parse().map(dispatch) {
+    let cli = Cli::try_parse();
+    // `run` waits for its guard, and would kill one that ends late.
+    let is_guard = matches!(&cli, Ok(cli) if matches!(cli.subcommand, Subcommand::Guard(_)));
+    let code = match cli.map(dispatch) {
         Ok(Ok(code)) => code,
         Ok(Err(failure)) => {
             say(&failure.message);
@@ -49,7 +52,10 @@ fn main() -> ExitCode {
         }
         Err(error) => usage(&error),
     };
-    message::flush();
+    match is_guard {
+        true => message::flush(),
+        false => message::flush_at_end(),
+    }
     code.into()
 }
 

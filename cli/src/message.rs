@@ -15,6 +15,8 @@ mod queue;
 
 /// The time to wait until standard error has taken the messages.
 const WRITTEN_WITHIN: Duration = Duration::from_secs(1);
+/// The same at the end, where a message that is not written is lost: a busy machine may not run the writer for seconds.
+const WRITTEN_AT_END_WITHIN: Duration = Duration::from_secs(5);
 
 static QUEUE: Queue = Queue::new();
 
@@ -34,10 +36,14 @@ pub(crate) fn raw(text: &str) {
     }
 }
 
-/// Waits until all is written, for a second at most.
+/// Waits until all is written, for a second at most. The rest is written later.
 pub(crate) fn flush() {
-    // At the end of the process, what is not written by then is lost.
     let _ = QUEUE.flush(WRITTEN_WITHIN);
+}
+
+/// Waits until all is written, for five seconds at most. What is not written by then is lost with the process.
+pub(crate) fn flush_at_end() {
+    let _ = QUEUE.flush(WRITTEN_AT_END_WITHIN);
 }
 
 fn write_all() {

@@ -1,8 +1,13 @@
 //! `hold`, `status`, `doctor` and `migrate`.
 
-use rustix::process::Signal;
+use std::io::{Read, pipe};
+use std::thread::sleep;
+use std::time::Duration;
 
-use crate::support::{Running, command, redis, run};
+use rustix::process::Signal;
+use testbed::in_some_run;
+
+use crate::support::{Running, command, fill, redis, run};
 
 fn is_free(url: &str) -> bool {
     let status = run(url, &["status", "--lock", "a"]);
@@ -60,7 +65,7 @@ async fn hold_ends_by_a_signal_or_after_a_time() {
 #[testbed::test]
 async fn hold_releases_if_nobody_reads_the_token() {
     let server = redis().await;
-    let (reader, writer) = std::io::pipe().expect("a pipe");
+    let (reader, writer) = pipe().expect("a pipe");
     drop(reader);
     let mut hold = command(&server.url(), &["hold", "--lock", "a", "--ignore-stdin"]);
     let status = hold.stdout(writer).status().expect("it was built");
@@ -242,4 +247,20 @@ fn migrate_prints_the_sql_of_the_url() {
     let twice = run(postgres, &["migrate", "--print", "--table", "shop_locks"]);
     assert_eq!(twice.code, Some(64), "{twice:?}");
     assert_eq!(run("redis://127.0.0.1:1", &["migrate", "--print"]).code, Some(64));
+}
+
+/// On a busy machine, that may be later than after a second.
+#[testbed::test]
+async fn the_last_message_waits_until_standard_error_takes_it() {
+    in_some_run("the message is lost", async || {
+        let (mut taken, messages) = pipe().expect("a pipe");
+        fill(&messages);
+        let running = Running::spawn_with(&mut command("", &["status", "--lock", "a"]), messages);
+        sleep(Duration::from_secs(2));
+        let mut text = String::new();
+        taken.read_to_string(&mut text).expect("it is open");
+        assert_eq!(running.end().code, Some(64));
+        text.contains("set POLYLOCK_URL")
+    })
+    .await;
 }

@@ -1,12 +1,11 @@
 //! The end of a command whose lock is lost.
 
-use std::io::{PipeWriter, Write, pipe};
+use std::io::pipe;
 
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::process::Signal;
 use testbed::in_some_run;
 
-use crate::support::{Running, command, delete_lock, redis, run};
+use crate::support::{Running, command, delete_lock, fill, redis, run};
 
 /// A command that ends on SIGTERM, and says so.
 const POLITE: &str = "trap 'echo told; exit 0' TERM; echo started; while :; do sleep 0.05; done";
@@ -16,14 +15,6 @@ const STUBBORN: &str = "trap '' TERM; echo started; while :; do sleep 0.05; done
 
 /// Every third of it the lock is renewed, and a loss is seen. A machine that stands still for seconds ends no lease.
 const BRIEF: &str = "9s";
-
-/// Writes until nothing more fits into the pipe.
-fn fill(mut pipe: &PipeWriter) {
-    let flags = fcntl_getfl(pipe).expect("it is open");
-    fcntl_setfl(pipe, flags | OFlags::NONBLOCK).expect("it is open");
-    while pipe.write(b"\n").is_ok() {}
-    fcntl_setfl(pipe, flags).expect("it is open");
-}
 
 #[testbed::test]
 async fn the_command_gets_sigterm_and_the_code_is_76() {

@@ -1,10 +1,11 @@
 //! Processes that tests start. They end with the test: if `polylock run` is killed, its command is.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, PipeWriter, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::process::{Pid, Signal, kill_process};
 pub(crate) use testbed::steady::blocking::receives;
 
@@ -202,6 +203,14 @@ pub(crate) fn delete_lock(url: &str, name: &str) {
 
 pub(crate) async fn redis() -> testbed::Server {
     testbed::Redis::new().start().await.expect("a server")
+}
+
+/// Writes until nothing more fits into the pipe.
+pub(crate) fn fill(mut pipe: &PipeWriter) {
+    let flags = fcntl_getfl(pipe).expect("it is open");
+    fcntl_setfl(pipe, flags | OFlags::NONBLOCK).expect("it is open");
+    while pipe.write(b"\n").is_ok() {}
+    fcntl_setfl(pipe, flags).expect("it is open");
 }
 
 fn lines(from: impl Read + Send + 'static) -> Receiver<String> {
