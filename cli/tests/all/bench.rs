@@ -2,6 +2,7 @@
 
 use rustix::process::Signal;
 use serde_json::Value;
+use testbed::in_some_run;
 
 use crate::support::{Running, redis, run};
 
@@ -11,31 +12,40 @@ fn assert_nothing_is_left(url: &str) {
     assert_eq!((listed.code, listed.output.len()), (Some(0), 0), "{listed:?}");
 }
 
+/// A run that leaves nothing. The error is a line without the figures that these locks have.
+fn measures(url: &str, locks: &str) -> Result<(), String> {
+    let line = ["bench", "--tasks", "1,4", "--seconds", "1", "--locks", locks, "--json"];
+    let measured = run(url, &line);
+    assert_eq!((measured.code, measured.output.len()), (Some(0), 2), "{measured:?}");
+    assert!(
+        measured.messages.starts_with("polylock: this loads the server"),
+        "{measured:?}"
+    );
+    assert_nothing_is_left(url);
+    for (line, tasks) in measured.output.iter().zip([1, 4]) {
+        let figures: Value = serde_json::from_str(line).expect("JSON");
+        assert_eq!(
+            (&figures["tasks"], &figures["locks"]),
+            (&tasks.into(), &locks.into()),
+            "{line}"
+        );
+        assert_eq!(figures["scheme"], "redis", "{line}");
+        let has_pairs = figures["pairs"].as_u64() > Some(0);
+        if !has_pairs || figures["hand_off_ms"].is_null() != (locks == "own") {
+            return Err(line.clone());
+        }
+        let [p99, median] = ["p99", "median"].map(|figure| figures["acquire_ms"][figure].as_f64());
+        assert!(p99.expect("a number") >= median.expect("a number"), "{line}");
+    }
+    Ok(())
+}
+
 #[testbed::test]
 async fn bench_measures_and_leaves_nothing() {
     let server = redis().await;
     for locks in ["own", "one"] {
-        let line = ["bench", "--tasks", "1,4", "--seconds", "1", "--locks", locks, "--json"];
-        let measured = run(&server.url(), &line);
-        assert_eq!((measured.code, measured.output.len()), (Some(0), 2), "{measured:?}");
-        assert!(
-            measured.messages.starts_with("polylock: this loads the server"),
-            "{measured:?}"
-        );
-        for (line, tasks) in measured.output.iter().zip([1, 4]) {
-            let figures: Value = serde_json::from_str(line).expect("JSON");
-            assert_eq!(
-                (&figures["tasks"], &figures["locks"]),
-                (&tasks.into(), &locks.into()),
-                "{line}"
-            );
-            assert_eq!(figures["scheme"], "redis", "{line}");
-            assert!(figures["pairs"].as_u64() > Some(0), "{line}");
-            let [p99, median] = ["p99", "median"].map(|figure| figures["acquire_ms"][figure].as_f64());
-            assert!(p99.expect("a number") >= median.expect("a number"), "{line}");
-            assert_eq!(figures["hand_off_ms"].is_null(), locks == "own", "{line}");
-        }
-        assert_nothing_is_left(&server.url());
+        // In a second on a busy machine, there may be no pair, or none after another one.
+        in_some_run("it measures nothing", async || measures(&server.url(), locks)).await;
     }
     let text = run(&server.url(), &["bench", "--tasks", "2", "--seconds", "1", "--quiet"]);
     assert_eq!((text.code, text.messages.as_str()), (Some(0), ""), "{text:?}");

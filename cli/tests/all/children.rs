@@ -12,13 +12,14 @@ const DAEMON: &str = "(setsid sh -c 'echo daemon; exec sleep 1000' &)";
 #[testbed::test]
 async fn sigkill_of_polylock_leaves_nothing() {
     let server = redis().await;
-    for text in [
-        "echo ready; exec sleep 1000".to_owned(),
-        "sleep 1000 & echo ready; wait".to_owned(),
-        "trap '' TERM HUP; sleep 1000 & echo ready; wait".to_owned(),
-        format!("sleep 1000 & {DAEMON}; wait"),
+    // A lock that such a polylock held stays taken for its TTL: each text has one of its own.
+    for (lock, text) in [
+        ("a", "echo ready; exec sleep 1000"),
+        ("b", "sleep 1000 & echo ready; wait"),
+        ("c", "trap '' TERM HUP; sleep 1000 & echo ready; wait"),
+        ("d", &format!("sleep 1000 & {DAEMON}; wait")),
     ] {
-        let running = Running::start(&server.url(), &["run", "--lock", "a", "--ttl", "1s", "--shell", &text]);
+        let running = Running::start(&server.url(), &["run", "--lock", lock, "--ttl", "10m", "--shell", text]);
         let first = running.line();
         assert!(["ready", "daemon"].contains(&first.as_str()), "{first}");
         running.signal(Signal::KILL);

@@ -1,6 +1,6 @@
 //! Each row of the table of exit codes.
 
-use crate::support::{Running, command, redis, run};
+use crate::support::{Running, command, redis, run, run_answered};
 
 /// Nobody listens there.
 const NOWHERE: &str = "redis://127.0.0.1:1";
@@ -108,13 +108,14 @@ fn without_the_server_a_command_runs_if_that_is_asked_for() {
 async fn an_outage_after_the_server_was_reached_starts_nothing() {
     let server = redis().await;
     let holder = Running::started(&server.url(), &["--ttl", "10m"], "echo started; cat");
+    // The silence is noticed within three seconds.
     let line = [
         "run",
         "-v",
         "--lock",
         "a",
         "--wait",
-        "5s",
+        "10s",
         "--on-unreachable",
         "run",
         "--",
@@ -152,7 +153,7 @@ async fn a_taken_lock_is_75_and_the_message_names_its_holder() {
         (&["--wait", "4s"], 75),
         (&["--try", "--busy-code", "0"], 0),
     ] {
-        let ended = run(
+        let ended = run_answered(
             &server.url(),
             &[&["run", "--lock", "a"], how, &["--", "echo", "started"]].concat(),
         );

@@ -160,7 +160,7 @@ async fn a_command_with_fencing_goes_on_and_learns_of_the_loss_by_its_pipe() {
 #[testbed::test]
 async fn a_server_that_hangs_is_a_loss() {
     let server = redis().await;
-    let running = Running::started(&server.url(), &["--ttl", "3s"], POLITE);
+    let running = Running::started(&server.url(), &["--ttl", BRIEF], POLITE);
     server.pause().expect("it runs");
     assert_eq!(running.line(), "told");
     server.resume().expect("it is paused");
@@ -171,7 +171,7 @@ async fn a_server_that_hangs_is_a_loss() {
 #[testbed::test]
 async fn a_server_that_ends_is_a_loss() {
     let server = redis().await;
-    let running = Running::started(&server.url(), &["--ttl", "3s"], POLITE);
+    let running = Running::started(&server.url(), &["--ttl", BRIEF], POLITE);
     server.kill().expect("it runs");
     let ended = running.end();
     assert_eq!(
@@ -185,7 +185,7 @@ async fn a_server_that_ends_is_a_loss() {
 #[testbed::test]
 async fn a_fixed_lease_ends_the_command() {
     let server = redis().await;
-    let line = ["run", "--lock", "a", "--ttl", "2s", "--fixed", "--shell", POLITE];
+    let line = ["run", "--lock", "a", "--ttl", "10s", "--fixed", "--shell", POLITE];
     let ended = run(&server.url(), &line);
     assert_eq!((ended.code, ended.output.len()), (Some(76), 2), "{ended:?}");
 }
@@ -195,7 +195,7 @@ async fn a_fixed_lease_ends_the_command() {
 async fn a_pause_of_polylock_beyond_the_ttl_is_a_loss() {
     let server = redis().await;
     let text = "trap '' TERM; echo started; cat <&$POLYLOCK_LOST_FD; echo lost";
-    let paused = Running::started(&server.url(), &["--ttl", "1s"], text);
+    let paused = Running::started(&server.url(), &["--ttl", "5s"], text);
     paused.signal(Signal::STOP);
     let next = run(&server.url(), &["run", "--lock", "a", "--", "echo", "next"]);
     assert_eq!(next.output, ["next"], "{next:?}");
@@ -212,7 +212,7 @@ async fn a_pause_of_polylock_beyond_the_ttl_is_a_loss() {
 #[testbed::test]
 async fn a_command_that_ended_during_the_pause_is_76_as_well() {
     let server = redis().await;
-    let mut paused = Running::started(&server.url(), &["--ttl", "1s"], "echo started; cat");
+    let mut paused = Running::started(&server.url(), &["--ttl", "5s"], "echo started; cat");
     paused.signal(Signal::STOP);
     paused.close_input();
     let next = run(&server.url(), &["run", "--lock", "a", "--", "echo", "next"]);

@@ -2,9 +2,9 @@
 
 use crate::support::{Running, redis, run};
 
-/// A process that holds the lock `a`, renewed every second, and its token.
+/// A process that holds the lock `a`, and its token. It renews the lock every two seconds, and learns then that it was broken.
 fn holder(url: &str) -> (Running, String) {
-    let holder = Running::start(url, &["hold", "--lock", "a", "--ttl", "3s"]);
+    let holder = Running::start(url, &["hold", "--lock", "a", "--ttl", "6s"]);
     let line = holder.line();
     let token = line.strip_prefix("token ").expect("its token").to_owned();
     (holder, token)

@@ -2,7 +2,7 @@
 
 use rustix::process::Signal;
 
-use crate::support::{Running, redis, run, with_signals};
+use crate::support::{Running, redis, run, run_answered, with_signals};
 
 #[test]
 fn while_connecting_they_end_it() {
@@ -80,11 +80,11 @@ async fn a_command_s_answer_to_sigterm_is_the_code() {
 async fn a_stopped_command_keeps_its_lock_and_goes_on() {
     let server = redis().await;
     let text = "echo started; read line; echo \"$line\"";
-    let mut running = Running::started(&server.url(), &["--ttl", "6s"], text);
+    let mut running = Running::started(&server.url(), &["--ttl", "9s"], text);
     running.signal(Signal::TSTP);
     running.wait_for_message("the command is stopped");
     // Longer than the lease lives without a renewal.
-    let next = run(&server.url(), &["run", "--wait", "7s", "--lock", "a", "--", "true"]);
+    let next = run_answered(&server.url(), &["run", "--wait", "10s", "--lock", "a", "--", "true"]);
     assert_eq!(next.code, Some(75), "{next:?}");
     running.write("line\n");
     running.signal(Signal::CONT);

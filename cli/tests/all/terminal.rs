@@ -212,7 +212,7 @@ async fn hold_reads_the_terminal_once_it_has_it() {
 async fn break_at_once_asks_and_only_yes_is_yes() {
     let server = redis().await;
     let url = server.url();
-    let holder = Running::start(&url, &["hold", "--lock", "a", "--ttl", "3s"]);
+    let holder = Running::start(&url, &["hold", "--lock", "a", "--ttl", "9s"]);
     let line = holder.line();
     let token = line.strip_prefix("token ").expect("its token");
     let text = format!(
