@@ -78,7 +78,12 @@ async fn each_server_can_be_killed_paused_and_restarted() {
 
 #[testbed::test]
 async fn servers_are_cut_off_from_each_other() {
-    let ensemble = ZooKeeper::new().start_ensemble().await.expect("it starts");
+    // For 7 s, a server that is cut off answers what it can.
+    let ensemble = ZooKeeper::new()
+        .sync_limit(14)
+        .start_ensemble()
+        .await
+        .expect("it starts");
     let leader = ensemble.ready().await.expect("one leads");
     let [one, other] = followers(leader);
     // Followers do not need each other.
