@@ -184,7 +184,7 @@ async fn four_processes_on_three_redis_of_which_one_forgets_and_one_is_killed() 
         return;
     }
     let urls: Vec<String> = servers.iter().map(testbed::Server::url).collect();
-    let url = format!("quorum:?restart_delay=5s|{}", urls.join("|"));
+    let url = format!("quorum:?restart_delay=10s|{}", urls.join("|"));
     let connect = async |url: &str| {
         let mut config = polylock::Config::new(url);
         (config.ttl, config.label) = (Some(DELAY), Some("the test".into()));
@@ -195,7 +195,7 @@ async fn four_processes_on_three_redis_of_which_one_forgets_and_one_is_killed() 
     let guard = locks.lock("productA").acquire().await.expect("a grant");
     let sale = tokio::task::spawn_blocking(move || {
         sell(&format!(
-            "--processes 4 --buyers 60 --think-ms 40 --ttl 5s --backend {url}"
+            "--processes 4 --buyers 60 --think-ms 40 --ttl 10s --backend {url}"
         ))
     });
     testbed::eventually("it votes", async || {
@@ -210,7 +210,7 @@ async fn four_processes_on_three_redis_of_which_one_forgets_and_one_is_killed() 
     release(guard).await;
 
     let guard = locks.lock("productA").acquire().await.expect("a grant");
-    let delayed = connect(&format!("{}?restart_delay=5s", urls[1])).await;
+    let delayed = connect(&format!("{}?restart_delay=10s", urls[1])).await;
     let fresh = delayed.lock("another").acquire().await.expect("it is trusted again");
     fresh.release().await.expect("an answer");
     until_it_votes(&urls[1]).await;
@@ -228,7 +228,7 @@ async fn four_processes_on_three_redis_of_which_one_forgets_and_one_is_killed() 
 }
 
 #[cfg(all(feature = "redis", feature = "quorum"))]
-const DELAY: std::time::Duration = std::time::Duration::from_secs(5);
+const DELAY: std::time::Duration = std::time::Duration::from_secs(10);
 
 /// Waits until the server with this URL has voted for the test's own hold, and not for a buyer who asks in vain.
 #[cfg(all(feature = "redis", feature = "quorum"))]

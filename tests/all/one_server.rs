@@ -3,16 +3,17 @@
 use lock_mysql::sqlx::mysql::MySqlConnection;
 use lock_mysql::sqlx::{Connection, raw_sql};
 use polylock::ErrorKind;
-use testbed::{Edition, MariaDb, Server, ZooKeeper};
+use testbed::{Edition, MariaDb, Server, ZooKeeper, eventually};
 
 /// Three nodes, of which the first and the last are one server. A node that is slow to connect, as one is that makes its tables first,
-/// is not waited for: it is compared at the next start.
+/// is not waited for: it is compared at the next start. So is one whose answer comes too late on a busy machine.
 async fn is_refused(list: &[String; 3]) {
     const STARTS: u32 = 20;
     let url = format!("quorum:{}", list.join("|"));
     for _ in 0..STARTS {
         match polylock::connect(&url).await {
             Ok(locks) => locks.shutdown().await.expect("it ends"),
+            Err(error) if error.is_retryable() => {}
             Err(error) => {
                 assert_eq!(error.kind(), ErrorKind::Misconfigured, "{url}: {error}");
                 let line = error.to_string();
@@ -25,8 +26,15 @@ async fn is_refused(list: &[String; 3]) {
 }
 
 async fn connects(list: &[String; 3]) {
-    let locks = polylock::connect(&format!("quorum:{}", list.join("|"))).await;
-    locks.expect("three servers").shutdown().await.expect("it ends");
+    let url = format!("quorum:{}", list.join("|"));
+    let locks = eventually("enough nodes answer in time", async || {
+        match polylock::connect(&url).await {
+            Err(error) if error.is_retryable() => Err(error),
+            other => Ok(other),
+        }
+    });
+    let locks = locks.await.expect("three servers");
+    locks.shutdown().await.expect("it ends");
 }
 
 /// Its database `other` as well.

@@ -71,7 +71,7 @@ async fn nothing_is_lost_on_a_mysql_either() {
 async fn flash_sale_with_a_kill(server: &testbed::Server, strategy: &str) -> bool {
     let url = format!("{}{strategy}", server.url());
     // The ttl is longer than a busy machine stands still: the other processes lose nothing.
-    let arguments = ["--processes", "4", "--buyers", "80", "--ttl", "6s", "--backend", &url];
+    let arguments = ["--processes", "4", "--buyers", "80", "--ttl", "10s", "--backend", &url];
     let sale = Example::start("flash_sale", &arguments);
     let mut database = MySqlConnection::connect(&server.url()).await.expect("it runs");
     testbed::eventually("five sales", async || sold(&mut database).await >= 5).await;
