@@ -16,7 +16,7 @@ const FORKS: usize = 20;
 /// How long a use of a locker may take to be refused.
 const AT_MOST: Duration = testbed::steady::AT_MOST;
 /// The ttl of what the parent holds meanwhile. A busy machine stands still for less than two thirds of it.
-const TTL: Duration = Duration::from_secs(6);
+const TTL: Duration = Duration::from_secs(12);
 
 #[test]
 fn a_forked_process_uses_nothing_of_its_parents_in_memory() {
@@ -45,7 +45,7 @@ fn a_forked_process_uses_nothing_of_its_parents_on_postgres() {
 #[test]
 fn a_forked_process_uses_nothing_of_its_parents_on_zookeeper() {
     let server = testbed::ZooKeeper::new().tick(TTL / 6).start();
-    crate::fork::in_a_process_with(server, "&session_timeout=6s", fork_while_busy, all_refused);
+    crate::fork::in_a_process_with(server, "&session_timeout=12s", fork_while_busy, all_refused);
 }
 
 /// A backend that must not be asked in a forked process: whatever it locks may be locked there for ever.
