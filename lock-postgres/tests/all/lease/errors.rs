@@ -131,7 +131,11 @@ async fn a_server_that_is_not_there_is_unavailable_and_the_next_host_is_tried() 
     assert_says(&error, ErrorKind::Unavailable, "cannot be reached");
     let url = fixture.server.url();
     let url = url.replacen("127.0.0.1:", "127.0.0.1:1,127.0.0.1:", 1);
-    let config = PostgresConfig::from_url(&url).unwrap().with_table(&fixture.table);
+    let config = PostgresConfig::from_url(&url)
+        .unwrap()
+        .with_connect_timeout(PATIENCE)
+        .with_response_timeout(PATIENCE)
+        .with_table(&fixture.table);
     let backend = LeaseTableBackend::new(config).unwrap();
     backend.connect().await.unwrap();
     grant(&backend, "a", secs(60)).await.release().await;

@@ -7,11 +7,18 @@ use testbed::Postgres;
 
 use super::support::*;
 
+fn config(url: &str) -> PostgresConfig {
+    PostgresConfig::from_url(url)
+        .unwrap()
+        .with_connect_timeout(PATIENCE)
+        .with_response_timeout(PATIENCE)
+}
+
 #[testbed::test]
 async fn a_hold_survives_the_promotion_of_a_synchronous_standby() {
     let servers = Postgres::new().start_replicated(1).await.unwrap();
     servers.set_synchronous(0, true).await.unwrap();
-    let standby = PostgresConfig::from_url(&servers[1].url()).unwrap();
+    let standby = config(&servers[1].url());
     let refused = LeaseTableBackend::new(standby).unwrap().connect().await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Unavailable, "{refused}");
     assert!(refused.to_string().contains("is a standby"), "{refused}");
@@ -22,7 +29,7 @@ async fn a_hold_survives_the_promotion_of_a_synchronous_standby() {
         &format!("{},{}", servers[1].address(), servers[0].address()),
         1,
     );
-    let backend = LeaseTableBackend::new(PostgresConfig::from_url(&both).unwrap()).unwrap();
+    let backend = LeaseTableBackend::new(config(&both)).unwrap();
     let held = grant(&backend, "a", secs(600)).await;
     let before = grant(&backend, "b", secs(600)).await;
     before.release().await;
@@ -32,7 +39,7 @@ async fn a_hold_survives_the_promotion_of_a_synchronous_standby() {
         matches!(held.hold.renew(secs(600)).await, Ok(Renewal::Renewed(_)))
     })
     .await;
-    let other = LeaseTableBackend::new(PostgresConfig::from_url(&url).unwrap()).unwrap();
+    let other = LeaseTableBackend::new(config(&url)).unwrap();
     assert!(acquire(&other, options("a", secs(60)).waits(false)).await.is_none());
     assert!(grant(&other, "b", secs(60)).await.token() > before.token());
 }
@@ -44,7 +51,7 @@ async fn a_standby_that_lacks_a_grant_loses_it_and_tokens_go_on() {
     let url = servers[0].url();
     let hosts = format!("{},{}", servers[0].address(), servers[1].address());
     let both = url.replacen(servers[0].address(), &hosts, 1);
-    let backend = LeaseTableBackend::new(PostgresConfig::from_url(&both).unwrap()).unwrap();
+    let backend = LeaseTableBackend::new(config(&both)).unwrap();
     let before = grant(&backend, "a", secs(600)).await;
     assert_eq!(before.release().await, ReleaseOutcome::Released);
     let ask = async |server: usize, sql: &str| servers.call(server, sql).await.unwrap();
@@ -58,7 +65,7 @@ async fn a_standby_that_lacks_a_grant_loses_it_and_tokens_go_on() {
     let lost = grant(&backend, "a", secs(600)).await;
     servers[0].kill().unwrap();
     servers.promote(1).await.unwrap();
-    let promoted = PostgresConfig::from_url(&servers[1].url()).unwrap();
+    let promoted = config(&servers[1].url());
     let other = LeaseTableBackend::new(promoted).unwrap();
     let next = grant(&other, "a", secs(600)).await;
     assert!(next.token() > lost.token(), "the fence rejects the lost one");
@@ -76,7 +83,7 @@ async fn a_promoted_server_is_judged_by_its_own_settings() {
     servers.set_synchronous(0, true).await.unwrap();
     let hosts = format!("{},{}", servers[0].address(), servers[1].address());
     let both = servers[0].url().replacen(servers[0].address(), &hosts, 1);
-    let backend = LeaseTableBackend::new(PostgresConfig::from_url(&both).unwrap()).unwrap();
+    let backend = LeaseTableBackend::new(config(&both)).unwrap();
     let failover = [Guarantee::Failover];
     let locks = Locker::new(backend).require(failover).trusting(failover);
     let granted = happens("granted", locks.lock("a").acquire()).await.unwrap();

@@ -16,6 +16,17 @@ use super::support::*;
 /// How many sessions of this database listen, as far as one can see.
 const LISTENS: &str = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN \"polylock_%'";
 
+/// Waits until somebody listens, and returns whether that was seen: the connection says "LISTEN" for a second, until it asks, by an
+/// empty text, whether the server is there.
+async fn is_seen_to_listen(fixture: &Fixture) -> bool {
+    const ASKS: &str = "SELECT count(*) FROM pg_stat_activity WHERE application_name='polylock' AND query='' AND query_start IS NOT NULL";
+    eventually("listening", async || {
+        let listens = fixture.number(LISTENS).await > 0;
+        (listens || fixture.number(ASKS).await > 0).then_some(listens)
+    })
+    .await
+}
+
 #[testbed::test]
 async fn processes_are_served_in_the_order_in_which_they_came() {
     let fixture = Fixture::shared().await;
@@ -75,6 +86,10 @@ async fn a_queue_that_was_empty_is_read_by_its_index() {
 
 #[testbed::test]
 async fn a_process_listens_only_while_it_waits_and_is_called_then() {
+    in_some_run("nobody listens", listens_only_while_it_waits).await;
+}
+
+async fn listens_only_while_it_waits() -> bool {
     // Others of this binary wait on the shared server.
     let fixture = Fixture::own(testbed::Postgres::new()).await;
     let held = grant(&fixture.backend(), "a", secs(600)).await;
@@ -82,17 +97,14 @@ async fn a_process_listens_only_while_it_waits_and_is_called_then() {
     let backend = fixture.backend();
     let (request, control) = options("a", secs(600)).start();
     let waiting = begin(&backend, &request);
-    // The connection says "LISTEN" until it asks again whether the server is there.
-    eventually("listening", async || {
-        fixture.number(LISTENS).await > 0 || waiting.is_finished()
-    })
-    .await;
+    let listens = is_seen_to_listen(&fixture).await;
     held.release().await;
     assert!(granted(happens("the grant", waiting).await.unwrap().unwrap()).is_some());
     drop((control, held));
     let sessions = "SELECT count(*) FROM pg_stat_activity WHERE application_name='polylock'";
     // The first holder's two connections have gone with it, and the waiter's two stay.
     eventually("to listen no longer", async || fixture.number(sessions).await == 2).await;
+    listens
 }
 
 /// All that is under way in a process ends with it.
@@ -201,6 +213,8 @@ async fn behind_a_pooler_of_transactions_a_waiter_asks_and_needs_no_call() {
     let pool = testbed::PgBouncer::of(fixture.server.port()).start().await.unwrap();
     let config = lock_postgres::PostgresConfig::from_url(&pool.url())
         .unwrap()
+        .with_connect_timeout(PATIENCE)
+        .with_response_timeout(PATIENCE)
         .with_table(&fixture.table)
         .with_pooler(lock_postgres::Pooler::Transaction);
     let pooled = lock_postgres::LeaseTableBackend::new(config).unwrap();
@@ -252,13 +266,15 @@ async fn a_waiter_that_was_granted_learns_of_it_though_an_earlier_entry_came_bac
     assert_eq!(hold.token().as_u64(), u64::try_from(token).unwrap());
 }
 
-/// A name that was freed has called nobody who was not in the queue.
+/// A name that was freed has called nobody who was not in the queue. Behind a pooler of transactions no connection sets its own
+/// `lock_timeout`.
 #[testbed::test]
 async fn nobody_queues_for_a_name_that_was_freed_meanwhile() {
     let fixture = Fixture::shared().await;
     let held = grant(&fixture.backend(), "a", secs(60)).await;
     let locking = fixture.lock_row("a").await;
-    let backend = fixture.backend();
+    let config = fixture.config().with_pooler(lock_postgres::Pooler::Transaction);
+    let backend = lock_postgres::LeaseTableBackend::new(config).unwrap();
     let (request, _control) = options("a", secs(60)).start();
     let waiting = begin(&backend, &request);
     eventually("queueing", async || fixture.waiting_for_rows().await == 1).await;
@@ -336,11 +352,17 @@ async fn a_waiter_whose_row_vanished_is_granted_the_free_name() {
 
 #[testbed::test]
 async fn behind_a_pooler_of_transactions_a_waiter_may_listen_at_the_server_itself() {
+    in_some_run("nobody listens", listens_at_the_server_itself).await;
+}
+
+async fn listens_at_the_server_itself() -> bool {
     // Others of this binary wait on the shared server.
     let fixture = Fixture::own(testbed::Postgres::new()).await;
     let pool = testbed::PgBouncer::of(fixture.server.port()).start().await.unwrap();
     let config = lock_postgres::PostgresConfig::from_url(&pool.url())
         .unwrap()
+        .with_connect_timeout(PATIENCE)
+        .with_response_timeout(PATIENCE)
         .with_table(&fixture.table)
         .with_pooler(lock_postgres::Pooler::Transaction)
         .with_listen(fixture.config());
@@ -355,8 +377,8 @@ async fn behind_a_pooler_of_transactions_a_waiter_may_listen_at_the_server_itsel
             == 1
     })
     .await;
-    // The connection says "LISTEN" until it asks again whether the server is there.
-    eventually("listening", async || fixture.number(LISTENS).await > 0).await;
+    let listens = is_seen_to_listen(&fixture).await;
     assert_eq!(held.release().await, ReleaseOutcome::Released);
     assert!(granted(happens("an answer", waiting).await.unwrap().unwrap()).is_some());
+    listens
 }

@@ -125,18 +125,18 @@ async fn a_lost_reader_and_a_locked_row_keep_no_other_from_being_renewed() {
     }
 }
 
-/// One after the other, they would wait for the row for a second each.
+/// One after the other, they would wait for the row for a second each, for longer than the other hold's TTL.
 #[testbed::test]
 async fn many_readers_of_a_locked_name_cost_no_other_hold_its_ttl() {
     let fixture = Fixture::shared().await;
     let backend = fixture.backend();
-    let held = join_all((0..20).map(|_| try_in(&backend, "a", Shared))).await;
-    let other = acquire(&backend, options("b", secs(10)).mode(Shared).waits(false)).await;
+    let held = join_all((0..60).map(|_| try_in(&backend, "a", Shared))).await;
+    let other = acquire(&backend, options("b", secs(40)).mode(Shared).waits(false)).await;
     let other = other.expect("the name is free");
     let locking = fixture.lock_row("a").await;
     let renewals = held.iter().flatten().map(|held| held.hold.renew(secs(60)));
-    let (locked, renewed) = tokio::join!(join_all(renewals), other.hold.renew(secs(10)));
-    assert!(locked.len() == 20 && locked.iter().all(Result::is_err), "{locked:?}");
+    let (locked, renewed) = tokio::join!(join_all(renewals), other.hold.renew(secs(40)));
+    assert!(locked.len() == 60 && locked.iter().all(Result::is_err), "{locked:?}");
     assert!(matches!(renewed, Ok(Renewal::Renewed(_))), "{renewed:?}");
     drop(locking);
 }

@@ -181,6 +181,26 @@ pub(crate) async fn grant(backend: &impl DistributedLock, of: &str, ttl: Duratio
     granted.expect("the name is free")
 }
 
+/// The answer to a request that is sent again while that may help: on a busy machine an answer may take longer than the lease.
+pub(crate) async fn answer_in_time(backend: &impl DistributedLock, request: &AcquireRequest) -> Attempt {
+    eventually("an answer within the lease", async || {
+        match backend.acquire(request).await {
+            Err(error) if error.is_retryable() => Err(error),
+            attempt => Ok(attempt.unwrap()),
+        }
+    })
+    .await
+}
+
+pub(crate) async fn grant_in_time(backend: &impl DistributedLock, of: &str, ttl: Duration) -> Granted {
+    let (request, control) = options(of, ttl).waits(false).start();
+    let hold = granted(answer_in_time(backend, &request).await).expect("the name is free");
+    Granted {
+        hold,
+        _control: control,
+    }
+}
+
 pub(crate) async fn try_in(backend: &impl DistributedLock, of: &str, mode: Mode) -> Option<Granted> {
     acquire(backend, options(of, secs(60)).mode(mode).waits(false)).await
 }

@@ -22,7 +22,10 @@ async fn a_lock_is_taken_over_tls_and_every_fault_is_named() {
     let server = Postgres::new().tls(&certificates).start().await.unwrap();
     for host in ["127.0.0.1", "localhost"] {
         let url = server.url_at(&format!("{host}:{}", server.port()));
-        let config = PostgresConfig::from_url(&url).unwrap().with_connect_timeout(PATIENCE);
+        let config = PostgresConfig::from_url(&url)
+            .unwrap()
+            .with_connect_timeout(PATIENCE)
+            .with_response_timeout(PATIENCE);
         let backend = LeaseTableBackend::new(config).unwrap();
         grant(&backend, "a", secs(60)).await.release().await;
     }

@@ -18,6 +18,8 @@ async fn pooled(fixture: &Fixture, settings: &[(&str, &str)]) -> (testbed::Serve
     let direct = fixture.session_config();
     let config = PostgresConfig::from_url(&pooler.url())
         .unwrap()
+        .with_connect_timeout(PATIENCE)
+        .with_response_timeout(PATIENCE)
         .with_strategy(direct.strategy())
         .with_session_timeout(secs(60))
         .with_restart_delay(std::time::Duration::ZERO)

@@ -3,6 +3,7 @@
 use futures_util::future::join_all;
 use lock_core::HoldState;
 use lock_core::backend::DistributedLock;
+use testbed::stays_below;
 
 use super::log::{logged, that_logs};
 use crate::lease::support::*;
@@ -30,6 +31,15 @@ async fn undoing_a_grant_looks_through_no_other_locks() {
 #[testbed::test]
 async fn a_session_that_broke_is_ended_once_for_all_that_it_carried() {
     let fixture = Fixture::own(that_logs()).await;
+    // A server that is slow may be asked again.
+    stays_below(2, "each claim ends the session", async || {
+        ends_of_session(&fixture).await
+    })
+    .await;
+}
+
+/// How often a session with many claims is ended, once it broke.
+async fn ends_of_session(fixture: &Fixture) -> i64 {
     let backend = fixture.sessions();
     let requests: Vec<_> = (0..MANY)
         .map(|number| options(&format!("name {number}"), secs(60)).waits(false).start())
@@ -46,11 +56,13 @@ async fn a_session_that_broke_is_ended_once_for_all_that_it_carried() {
         leases.all(|state| matches!(state, HoldState::Lost(_)))
     })
     .await;
-    let before = logged(&fixture, "pg_terminate[_]backend").await;
+    let before = logged(fixture, "pg_terminate[_]backend").await;
     let abandoned = join_all(requests.iter().map(|(request, _control)| backend.abandon(request)));
     for abandoned in happens("all answers", abandoned).await {
         abandoned.unwrap();
     }
-    assert_eq!(logged(&fixture, "pg_terminate[_]backend").await - before, 1);
+    let ends = logged(fixture, "pg_terminate[_]backend").await - before;
+    assert!(ends > 0, "nobody ended it");
     drop(holds);
+    ends
 }
