@@ -1,7 +1,7 @@
 //! The tables: made together, cleaned up, and read by people.
 
 use futures_util::future::join_all;
-use lock_core::backend::{DistributedLock, Mode};
+use lock_core::backend::{DistributedLock, Mode, ReleaseOutcome};
 use lock_postgres::Pooler;
 
 use super::support::*;
@@ -35,7 +35,7 @@ async fn tables_are_made_after_others_have_made_theirs() {
         .with_table(format!("{}_late", fixture.table))
         .with_response_timeout(secs(60));
     let making = tokio::spawn(async move { lock_postgres::schema::migrate(&config).await });
-    // Longer than a request of the backend waits for a lock, and than any of its statements may take.
+    // Longer than a request of the backend waits for a lock, and than a statement may take by default.
     let waiting = "SELECT 'yes' FROM pg_locks l JOIN pg_stat_activity a USING (pid) WHERE l.locktype='advisory' AND NOT l.granted \
                    AND l.objid::bigint=7308332240012276590&4294967295 AND clock_timestamp()-a.query_start>'6s'";
     eventually("it to wait for six seconds", async || fixture.value(waiting).await).await;
@@ -44,6 +44,18 @@ async fn tables_are_made_after_others_have_made_theirs() {
         .await
         .unwrap();
     happens("the tables to be made", making).await.unwrap().unwrap();
+}
+
+/// The server ends one that takes longer than the response timeout, whose default is five seconds.
+#[testbed::test]
+async fn a_statement_may_take_as_long_as_its_answer_is_waited_for() {
+    let fixture = Fixture::shared().await;
+    let slow = "CREATE FUNCTION {}_slow() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN PERFORM pg_sleep(6); RETURN NEW; END$$;\
+                CREATE TRIGGER slow BEFORE INSERT ON {}_leases FOR EACH ROW EXECUTE FUNCTION {}_slow()";
+    let slow = slow.replace("{}", &fixture.table);
+    fixture.observer().await.batch_execute(&slow).await.unwrap();
+    let held = grant(&fixture.backend(), "a", secs(600)).await;
+    assert_eq!(held.release().await, ReleaseOutcome::Released);
 }
 
 #[testbed::test]
