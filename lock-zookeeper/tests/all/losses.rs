@@ -8,8 +8,10 @@ use testbed::{Server, ZooKeeper};
 
 use crate::support::*;
 
-async fn held(server: &Server, root: &str) -> Guard {
-    let locks = Locker::new(short_lived(server, root)).with_ttl(TTL);
+/// A hold whose session has this timeout.
+async fn held(server: &Server, root: &str, timeout: Duration) -> Guard {
+    let backend = backend_with(config(server.address(), root).with_session_timeout(timeout));
+    let locks = Locker::new(backend).with_ttl(TTL);
     happens("an answer to the acquire", locks.lock("a").acquire())
         .await
         .unwrap()
@@ -18,7 +20,7 @@ async fn held(server: &Server, root: &str) -> Guard {
 #[testbed::test]
 async fn a_deleted_node_is_what_the_server_says() {
     let (server, root) = (shared_server().await, fresh_root());
-    let guard = held(server, &root).await;
+    let guard = held(server, &root, STEADY).await;
     let client = observer(server).await;
     let directory = format!("{root}/a");
     let nodes = children_until(&client, &directory, |children| !children.is_empty()).await;
@@ -32,7 +34,7 @@ async fn a_deleted_node_is_what_the_server_says() {
 #[testbed::test]
 async fn a_server_that_was_stopped_is_why_the_lease_ended() {
     let server = own_server().await;
-    let guard = held(&server, "/test").await;
+    let guard = held(&server, "/test", 2 * SESSION).await;
     server.kill().unwrap();
     let lost = happens("the loss", guard.lost()).await;
     assert_eq!(lost.cause(), LostCause::Expired, "{lost}");

@@ -35,18 +35,28 @@ async fn child_process() {
         return;
     };
     let locks = Locker::new(ZooKeeperBackend::from_url(&url).unwrap());
-    let attempts = stream::iter(0..NAMES).map(async |number| {
-        let lock = locks.lock(lock(number)).ttl(Duration::from_secs(600));
-        match lock.try_acquire().await {
-            Ok(guard) => Some(guard.unwrap()),
-            Err(error) => {
-                assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
-                None
+    let mut is_first = true;
+    let held = loop {
+        let attempts = stream::iter(0..NAMES).map(async |number| {
+            let lock = locks.lock(lock(number)).ttl(Duration::from_secs(600));
+            match lock.try_acquire().await {
+                Ok(guard) => {
+                    assert!(guard.is_some() || !is_first, "{number} is taken");
+                    guard
+                }
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+                    None
+                }
             }
+        });
+        let held: Vec<_> = attempts.buffer_unordered(128).filter_map(ready).collect().await;
+        if !held.is_empty() && held.iter().all(|guard| guard.check().is_ok()) {
+            break held;
         }
-    });
-    let held: Vec<_> = attempts.buffer_unordered(128).filter_map(ready).collect().await;
-    assert!(held.iter().all(|guard| guard.check().is_ok()));
+        // On a busy machine the session may have ended, and its nodes are there until the server ends it, too.
+        is_first = false;
+    };
     println!("\nholding {}", held.len());
     let parent_ends = spawn_blocking(|| std::io::stdin().read_to_end(&mut Vec::new()));
     parent_ends.await.unwrap().unwrap();
@@ -92,14 +102,15 @@ async fn an_ensemble_survives_a_process_that_wants_too_many_holds() {
     let holds = holds.expect("the child process ended early");
     assert!(holds > 0 && holds < NAMES, "{holds}");
     let observer = observer(&ensemble[0]).await;
-    // A name whose request failed may have a directory, too.
-    let mut nodes = 0;
-    for name in observer.list_children("/locks").await.unwrap() {
-        nodes += children_until(&observer, &format!("/locks/{name}"), |_| true)
-            .await
-            .len();
-    }
-    assert_eq!(nodes, holds);
+    // A name whose request failed may have a directory, too. What such a request has made goes in the background.
+    eventually("a node for each hold", async || {
+        let mut nodes = 0;
+        for name in children_of(&observer, "/locks").await {
+            nodes += children_of(&observer, &format!("/locks/{name}")).await.len();
+        }
+        if nodes == holds { Ok(()) } else { Err(nodes) }
+    })
+    .await;
 
     let killed = Instant::now();
     drop(child);

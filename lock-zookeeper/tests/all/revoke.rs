@@ -142,9 +142,8 @@ async fn a_minimum_hold_that_is_revoked_leaves_the_name_free() {
 #[testbed::test]
 async fn a_holder_without_a_token_is_not_revoked() {
     let (server, root) = (shared_server().await, fresh_root());
-    let config = config(server.address(), &root).with_connect_timeout(std::time::Duration::from_secs(2));
-    let (backend, client) = (backend_with(config), observer(server).await);
-    let (held, _request, _control) = hold(&backend, "a").await;
+    let (one, client) = (backend(server, &root), observer(server).await);
+    let (held, _request, _control) = hold(&one, "a").await;
     held.release(ReleaseOptions::default()).await.unwrap();
     let options = CreateMode::Persistent.with_acls(Acls::anyone_all());
     // Two, so that nobody can tell when the first came.
@@ -154,7 +153,14 @@ async fn a_holder_without_a_token_is_not_revoked() {
             .await
             .unwrap();
     }
-    let refused = backend.revoke(&name("a"), held.token(), Revoke::Now).await.unwrap_err();
-    assert_eq!(refused.kind(), ErrorKind::Unavailable, "{refused}");
+    // It waits for so long.
+    let config = config(server.address(), &root).with_connect_timeout(std::time::Duration::from_secs(2));
+    let two = backend_with(config);
+    eventually("it waited for the token", async || {
+        let refused = two.revoke(&name("a"), held.token(), Revoke::Now).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Unavailable, "{refused}");
+        refused.to_string().contains("has not shown its token")
+    })
+    .await;
     assert_eq!(client.list_children(&format!("{root}/a")).await.unwrap().len(), 2);
 }

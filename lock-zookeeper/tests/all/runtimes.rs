@@ -64,6 +64,11 @@ async fn connect_on(runtime: &Driven, backend: &ZooKeeperBackend) {
 
 #[testbed::test]
 async fn a_session_on_a_runtime_that_nobody_drives_is_replaced() {
+    in_some_run("the old session was not ended", is_replaced).await;
+}
+
+/// If the machine stands still, the first runtime counts as one that nobody drives before it is stopped.
+async fn is_replaced() -> bool {
     let (server, root) = (shared_server().await, fresh_root());
     let first = Driven::start();
     let backend = patient(server.address(), &root);
@@ -74,7 +79,10 @@ async fn a_session_on_a_runtime_that_nobody_drives_is_replaced() {
     let (other, _control) = long("b");
     let _other = acquire(&backend, &other).await;
     // The old session was ended: its holds are lost, and their names free.
-    assert!(matches!(request.lease().state(), HoldState::Lost(_)));
+    if !matches!(request.lease().state(), HoldState::Lost(_)) {
+        idle.shutdown_background();
+        return false;
+    }
     let (again, _control) = long("a");
     let _again = acquire(&backend, &again).await;
     // Should the old runtime go on, nothing of the old session comes back.
@@ -89,6 +97,7 @@ async fn a_session_on_a_runtime_that_nobody_drives_is_replaced() {
     assert!(is_live(again.lease()) && is_live(other.lease()));
     let client = observer(server).await;
     assert_eq!(client.list_children(&format!("{root}/a")).await.unwrap().len(), 1);
+    true
 }
 
 #[testbed::test]
@@ -116,6 +125,11 @@ async fn a_place_that_nobody_drives_is_taken_anew() {
 
 #[testbed::test]
 async fn what_nobody_drives_can_be_released_and_abandoned() {
+    in_some_run("the hold was released on another runtime", is_given_back).await;
+}
+
+/// If the machine stands still, the runtime counts as one that nobody drives before it is stopped.
+async fn is_given_back() -> bool {
     let (server, root) = (shared_server().await, fresh_root());
     let (stranger, backend) = (patient(server.address(), &root), patient(server.address(), &root));
     let runtime = Driven::start();
@@ -135,7 +149,10 @@ async fn what_nobody_drives_can_be_released_and_abandoned() {
     children_until(&client, &format!("{root}/c"), |children| children.len() == 2).await;
     let idle = runtime.stop();
     let outcome = happens("the release", hold.release(ReleaseOptions::default())).await;
-    assert_ne!(outcome.unwrap(), ReleaseOutcome::Released);
+    if outcome.unwrap() == ReleaseOutcome::Released {
+        idle.shutdown_background();
+        return false;
+    }
     abandon(&backend, &second).await;
     abandon(&backend, &queued).await;
     assert!(happens("the grant", waiting).await.unwrap());
@@ -149,6 +166,7 @@ async fn what_nobody_drives_can_be_released_and_abandoned() {
     }
     children_until(&client, &format!("{root}/c"), |children| children.len() == 1).await;
     idle.shutdown_background();
+    true
 }
 
 /// A poll that a runtime's end does not interrupt, as core polls releases.

@@ -192,6 +192,19 @@ pub(crate) async fn children_until(client: &Client, path: &str, check: impl Fn(&
     .await
 }
 
+/// The children of `path` at this moment. The server deletes a lock's directory without children once a minute.
+pub(crate) async fn children_of(client: &Client, path: &str) -> Vec<String> {
+    children_until(client, path, |_| true).await
+}
+
+/// Deletes a directory without children, unless the server did.
+pub(crate) async fn delete_directory(client: &Client, path: &str) {
+    match client.delete(path, None).await {
+        Ok(()) | Err(zookeeper_client::Error::NoNode) => {}
+        Err(error) => panic!("{path}: {error}"),
+    }
+}
+
 /// Waits until the only holder has written its token into its node: after that, a hold writes nothing.
 pub(crate) async fn token_is_written(client: &Client, directory: &str) {
     let children = client.list_children(directory).await.unwrap();

@@ -1,6 +1,8 @@
 //! A line to the server that can be slow, be cut, and keep a secret.
 
+use std::collections::HashSet;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -15,8 +17,12 @@ pub(crate) struct Line {
     pub(crate) address: String,
     state: watch::Sender<State>,
     dials: Arc<Mutex<Vec<Instant>>>,
+    answered_lists: Arc<AtomicUsize>,
     runtime: Option<Runtime>,
 }
+
+/// The kinds of requests for the children of a node.
+const LISTS: [i32; 2] = [8, 12];
 
 #[derive(Clone, Copy, Default)]
 struct State {
@@ -43,11 +49,14 @@ impl Line {
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let (state, dials) = (watch::Sender::new(State::default()), Arc::default());
-        runtime.spawn(serve(listener, server, state.subscribe(), Arc::clone(&dials)));
+        let answered_lists = Arc::default();
+        let counted = (Arc::clone(&dials), Arc::clone(&answered_lists));
+        runtime.spawn(serve(listener, server, state.subscribe(), counted));
         Self {
             address,
             state,
             dials,
+            answered_lists,
             runtime: Some(runtime),
         }
     }
@@ -91,6 +100,11 @@ impl Line {
     pub(crate) fn dials(&self) -> Vec<Instant> {
         self.dials.lock().unwrap().clone()
     }
+
+    /// To how many requests for the children of a node the server has sent its answer.
+    pub(crate) fn answered_lists(&self) -> usize {
+        self.answered_lists.load(Ordering::SeqCst)
+    }
 }
 
 impl Drop for Line {
@@ -104,19 +118,24 @@ async fn serve(
     listener: std::net::TcpListener,
     server: SocketAddr,
     state: watch::Receiver<State>,
-    dials: Arc<Mutex<Vec<Instant>>>,
+    (dials, answered_lists): (Arc<Mutex<Vec<Instant>>>, Arc<AtomicUsize>),
 ) {
     let listener = TcpListener::from_std(listener).unwrap();
     loop {
         let (client, _) = listener.accept().await.unwrap();
         dials.lock().unwrap().push(Instant::now());
         if !state.borrow().cut {
-            tokio::spawn(carry(client, server, state.clone()));
+            tokio::spawn(carry(client, server, state.clone(), answered_lists.clone()));
         }
     }
 }
 
-async fn carry(mut client: TcpStream, server: SocketAddr, state: watch::Receiver<State>) {
+async fn carry(
+    mut client: TcpStream,
+    server: SocketAddr,
+    state: watch::Receiver<State>,
+    answered_lists: Arc<AtomicUsize>,
+) {
     if state.borrow().is_discreet {
         let mut first = [0; 4];
         if client.peek(&mut first).await.is_ok() && &first == b"srvr" {
@@ -134,10 +153,24 @@ async fn carry(mut client: TcpStream, server: SocketAddr, state: watch::Receiver
     let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
     let mut reset = state.clone();
     let resets = state.borrow().resets;
+    let lists = Mutex::new(HashSet::new());
+    let (mut requests, mut answers) = (Packets::default(), Packets::default());
+    let ask = |bytes: &[u8]| {
+        let asked = requests.heads(bytes).into_iter();
+        let of_lists = asked.filter(|(number, kind)| *number > 0 && LISTS.contains(kind));
+        lists.lock().unwrap().extend(of_lists.map(|(number, _)| number));
+    };
+    let answer = |bytes: &[u8]| {
+        for (number, _) in answers.heads(bytes) {
+            if lists.lock().unwrap().remove(&number) {
+                answered_lists.fetch_add(1, Ordering::SeqCst);
+            }
+        }
+    };
     tokio::select! {
-        () = pump(from_client, to_server, state.clone(), |state| state.delays.0) => {}
+        () = pump(from_client, to_server, state.clone(), ask, |state| state.delays.0) => {}
         () = async {
-            pump(from_server, to_client, state.clone(), |state| state.delays.1).await;
+            pump(from_server, to_client, state.clone(), answer, |state| state.delays.1).await;
             if state.borrow().hides_ends {
                 std::future::pending().await
             }
@@ -150,12 +183,14 @@ async fn pump(
     mut from: impl AsyncReadExt + Unpin,
     mut to: impl AsyncWriteExt + Unpin,
     state: watch::Receiver<State>,
+    mut look: impl FnMut(&[u8]),
     delay: fn(&State) -> Duration,
 ) {
     let (sender, mut arrived) = mpsc::unbounded_channel();
     let reading = async move {
         let mut buffer = vec![0; 64 * 1024];
         while let Ok(length @ 1..) = from.read(&mut buffer).await {
+            look(&buffer[..length]);
             let _ = sender.send((Instant::now(), buffer[..length].to_vec()));
         }
     };
@@ -169,4 +204,26 @@ async fn pump(
         }
     };
     tokio::join!(reading, writing);
+}
+
+/// A stream of packets, of which the last one may not be complete.
+#[derive(Default)]
+struct Packets(Vec<u8>);
+
+impl Packets {
+    /// The first two numbers of each packet that is complete: that of the request, and what kind of request it is.
+    fn heads(&mut self, bytes: &[u8]) -> Vec<(i32, i32)> {
+        self.0.extend_from_slice(bytes);
+        let mut heads = Vec::new();
+        while let Some(length) = self.0.first_chunk() {
+            let end = 4 + usize::try_from(i32::from_be_bytes(*length)).unwrap_or(0);
+            let Some(packet) = self.0.get(4..end) else {
+                break;
+            };
+            let number = |at: usize| Some(i32::from_be_bytes(*packet.get(at..)?.first_chunk()?));
+            heads.extend(number(0).zip(number(4)));
+            self.0.drain(..end);
+        }
+        heads
+    }
 }
