@@ -158,11 +158,11 @@ async fn waiting_for_many_holders_piles_up_no_locks() {
     let fixture = Fixture::own().await;
     let mut observer = fixture.observer().await;
     let holder = fixture.backend();
-    let mut held = grant(&holder, "a", secs(30)).await.hold;
+    let mut held = grant(&holder, "a", secs(600)).await.hold;
     let (done, mut next) = tokio::sync::mpsc::unbounded_channel();
     for number in 0..10 {
         let (backend, done) = (fixture.backend(), done.clone());
-        let terms = Terms::new(secs(30)).label("x".repeat(6 * number));
+        let terms = Terms::new(secs(600)).label("x".repeat(6 * number));
         tokio::spawn(async move {
             let (request, _control) = RequestOptions::new(name("a"), terms).start();
             let attempt = backend.acquire(&request).await;

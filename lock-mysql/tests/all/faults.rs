@@ -113,7 +113,7 @@ async fn cut_off_in_silence_the_hold_is_lost_by_the_clock_and_free_at_the_server
     let fixture = Fixture::shared().await;
     let (backend, proxy) = (fixture.backend(), Proxy::of(&fixture).await);
     let through = proxy.backend(&fixture);
-    let granted = grant(&through, "a", secs(2)).await;
+    let granted = grant_in_the_end(&through, "a", secs(2)).await;
     proxy.stall();
     let next = tokio::spawn({
         let backend = backend.clone();

@@ -113,7 +113,7 @@ async fn the_server_is_told_how_long_to_keep_a_silent_client() {
     let id = observer.holder("a").await.unwrap();
     let proxy = Proxy::of(&fixture).await;
     let through = proxy.backend(&fixture);
-    let silent = grant(&through, "b", secs(2)).await;
+    let silent = grant_in_the_end(&through, "b", secs(2)).await;
     proxy.stall();
     let started = Instant::now();
     let next = soon("free", ask(&backend, options("b", secs(2)))).await.unwrap();

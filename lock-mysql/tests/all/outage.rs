@@ -36,19 +36,25 @@ async fn wait(locks: &Locker, observer: &mut Observer, time: Duration) -> tokio:
 
 #[testbed::test]
 async fn an_outage_is_unavailable_with_its_cause_and_no_lock_that_is_taken() {
-    let fixture = Fixture::shared().await;
-    let (proxy, mut observer) = (Proxy::of(&fixture).await, fixture.observer().await);
-    let _held = grant(&fixture.backend(), "a", secs(60)).await;
-    let locks = Locker::new(proxy.backend(&fixture));
-    let waiting = wait(&locks, &mut observer, secs(4)).await;
-    proxy.cut();
-    let within = locks.lock("b").acquire_within(secs(3)).await.unwrap_err();
-    let tried = locks.lock("b").try_acquire().await.unwrap_err();
-    for error in [within, tried, waiting.await.unwrap().unwrap_err()] {
-        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
-        assert!(error.is_retryable());
-        assert!(error.to_string().contains("expected to read"), "{error}");
-    }
+    // A busy machine may stand still until their time is over.
+    in_some_run("the cause is not known", async || {
+        let fixture = Fixture::shared().await;
+        let (proxy, mut observer) = (Proxy::of(&fixture).await, fixture.observer().await);
+        let _held = grant(&fixture.backend(), "a", secs(60)).await;
+        let locks = Locker::new(proxy.backend(&fixture));
+        let waiting = wait(&locks, &mut observer, secs(4)).await;
+        proxy.cut();
+        let within = locks.lock("b").acquire_within(secs(3)).await.unwrap_err();
+        let tried = locks.lock("b").try_acquire().await.unwrap_err();
+        for error in [within, tried, waiting.await.unwrap().unwrap_err()] {
+            if error.kind() != ErrorKind::Unavailable || !error.to_string().contains("expected to read") {
+                return Err(error);
+            }
+            assert!(error.is_retryable());
+        }
+        Ok(())
+    })
+    .await;
 }
 
 /// What a waiter says whose server falls silent, and for good unless it `heals`.
@@ -288,7 +294,11 @@ async fn a_server_that_is_away_is_not_flooded_with_dials() {
     let fixture = Fixture::shared().await;
     let proxy = Proxy::of(&fixture).await;
     let backend = proxy.backend(&fixture);
-    grant(&backend, "a", secs(10)).await.release().await;
+    let granted = grant_in_the_end(&backend, "a", secs(10)).await;
+    insist("released", async || {
+        granted.hold.release(ReleaseOptions::default()).await
+    })
+    .await;
     proxy.cut();
     let (request, _control) = options("a", secs(10)).waits(false).start();
     backend.acquire(&request).await.unwrap_err();

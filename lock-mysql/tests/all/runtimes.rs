@@ -50,7 +50,7 @@ fn a_runtime_that_nobody_drives_blocks_nobody() {
         let proxy = Proxy::of(&fixture).await;
         (fixture, proxy)
     });
-    let (backend, other) = (proxy.backend(&fixture), fixture.backend());
+    let (backend, other) = (proxy.patient(&fixture), fixture.backend());
     let mut observer = main.block_on(fixture.observer());
     let taken = main.block_on(grant(&other, "taken", secs(60)));
 
@@ -124,7 +124,9 @@ fn an_idle_connection_is_monitored_after_its_control_connection_has_ended() {
         let proxy = Proxy::of(&fixture).await;
         (fixture, proxy)
     });
-    let (backend, mut observer) = (proxy.backend(&fixture), main.block_on(fixture.observer()));
+    // It waits for one answer until that time is over, and for all others for less.
+    let backend = proxy.impatient(&fixture, secs(6));
+    let mut observer = main.block_on(fixture.observer());
     let idle = used.block_on(async {
         let granted = grant(&backend, "a", secs(600)).await;
         let idle = observer.holder("a").await;

@@ -304,6 +304,15 @@ pub(crate) async fn grant(backend: &impl DistributedLock, name: &str, ttl: Durat
     ask(backend, options(name, ttl).waits(false)).await.expect("it is free")
 }
 
+/// The same, however often it takes an answer.
+pub(crate) async fn grant_in_the_end(backend: &impl DistributedLock, name: &str, ttl: Duration) -> Granted {
+    let (request, control) = options(name, ttl).waits(false).start();
+    match insist("granted", async || backend.acquire(&request).await).await {
+        Attempt::Granted(hold, _armed) => Granted::new(hold, request, control),
+        other => panic!("{other:?}"),
+    }
+}
+
 pub(crate) async fn try_once(backend: &impl DistributedLock, name: &str) -> Result<Granted, Busy> {
     ask(backend, options(name, secs(10)).waits(false)).await
 }
