@@ -27,6 +27,9 @@ mod passwords;
 mod runtimes;
 mod slots;
 
+/// The connect timeout of a test in which a request gives up.
+const GIVES_UP: Duration = RedisConfig::DEFAULT_CONNECT_TIMEOUT;
+
 /// Sooner than a waiter asks that nobody wakes.
 const REFRESH: Duration = Duration::from_secs(3);
 
@@ -34,8 +37,6 @@ const REFRESH: Duration = Duration::from_secs(3);
 pub(crate) struct Fixture {
     pub(crate) cluster: Cluster,
     prefix: String,
-    /// How long a request waits for its hash slot, too.
-    connect_timeout: Duration,
 }
 
 impl Fixture {
@@ -43,10 +44,7 @@ impl Fixture {
     async fn shared() -> Self {
         static SHARED: OnceCell<Cluster> = OnceCell::const_new();
         let start = || async { Redis::new().start_cluster(false).await.expect("a cluster") };
-        Self {
-            connect_timeout: AT_MOST,
-            ..Self::of(SHARED.get_or_init(start).await.clone())
-        }
+        Self::of(SHARED.get_or_init(start).await.clone())
     }
 
     pub(crate) async fn own(replicas: bool) -> Self {
@@ -55,18 +53,15 @@ impl Fixture {
 
     fn of(cluster: Cluster) -> Self {
         let prefix = format!("test-{}:", HolderId::random());
-        Self {
-            cluster,
-            prefix,
-            connect_timeout: RedisConfig::DEFAULT_CONNECT_TIMEOUT,
-        }
+        Self { cluster, prefix }
     }
 
+    /// Nothing stands between that may hang, so it connects in the end. It waits so long for a hash slot, too.
     pub(crate) fn config(&self) -> RedisConfig {
         RedisConfig::from_url(&self.cluster.url())
             .expect("a good URL")
             .with_prefix(&self.prefix)
-            .with_connect_timeout(self.connect_timeout)
+            .with_connect_timeout(AT_MOST)
     }
 
     pub(crate) fn backend(&self) -> RedisBackend {

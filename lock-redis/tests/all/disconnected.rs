@@ -1,6 +1,6 @@
 //! Waiters whose process is not connected: they cost the others little, and those that come back have their position again.
 
-use lock_core::backend::HolderId;
+use lock_core::backend::{DistributedLock, HolderId};
 
 use crate::support::waiter::Waiter;
 use crate::support::{Fixture, Proxied, TTL, eventually, release, take};
@@ -43,8 +43,12 @@ async fn many_disconnected_entries_are_checked_together_once_and_in_several_scri
     const COUNT: usize = 3000;
     let fixture = Fixture::new().await;
     let hold = take(&fixture.backend(), "a").await;
+    let [backend, later] = [fixture.backend(), fixture.backend()];
+    for backend in [&backend, &later] {
+        backend.connect().await.expect("it is there");
+    }
     append_disconnected(&fixture, "a", COUNT).await;
-    let waiter = Waiter::queued(&fixture, &fixture.backend(), "a", TTL).await;
+    let waiter = Waiter::queued(&fixture, &backend, "a", TTL).await;
     let (before, run) = (checks(&fixture).await, fixture.scripts_run().await);
     assert!(release(&hold).await);
     let hold = waiter.granted().await;
@@ -53,7 +57,7 @@ async fn many_disconnected_entries_are_checked_together_once_and_in_several_scri
     // Of which one or two are the waiter's.
     assert!(run > 3, "the server did nothing else meanwhile: {run} scripts");
 
-    let last = Waiter::queued(&fixture, &fixture.backend(), "a", TTL).await;
+    let last = Waiter::queued(&fixture, &later, "a", TTL).await;
     assert!(release(&hold).await);
     let hold = last.granted().await;
     assert!(release(&hold).await);

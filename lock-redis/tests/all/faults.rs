@@ -177,6 +177,6 @@ async fn nothing_runs_on_when_the_last_user_has_gone() {
     drop(backend);
     assert!(release(&hold).await, "a hold keeps the connection");
     drop(hold);
-    proxy.drain_the_first().await;
+    proxy.drain_the_held().await;
     assert_eq!(proxy.connections(), 1);
 }

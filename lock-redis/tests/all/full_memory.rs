@@ -4,37 +4,48 @@ use std::time::Duration;
 
 use lock_core::FencingToken;
 use lock_core::backend::{DistributedLock, Mode, ReleaseOptions, ReleaseOutcome, Renewal};
+use tokio::time::Instant;
 
 use crate::replicas::{acknowledged, master_with};
 use crate::support::waiter::{Hung, Waiter};
 use crate::support::{
-    Fixture, TTL, granted, in_the_end_granted, refused, release, request, request_in, take, with_config,
+    Fixture, OFFER_IS_OVER, TTL, granted, in_some_run, in_the_end_granted, refused, release, request, request_in, take,
+    with_config,
 };
 
 #[testbed::test]
 async fn a_release_offers_the_name_however_full_the_memory_is() {
-    let Some(fixture) = Fixture::own().await else {
-        return;
-    };
-    // So long that the offer is seen.
-    let backend = with_config(fixture.config().with_grace(Duration::from_secs(4)));
-    let hold = take(&backend, "a").await;
-    let kept = take(&backend, "kept").await;
-    let (hung, waiter) = (
-        Hung::queued(&fixture, "a", TTL).await,
-        Waiter::queued(&fixture, &fixture.backend(), "a", TTL).await,
-    );
-    let _: () = fixture.raw(&["CONFIG", "SET", "maxmemory", "1"]).await;
-    assert!(release(&hold).await);
-    assert!(fixture.value("a").await.starts_with(&hung.waiter.id()));
-    let keep = ReleaseOptions::default().keep_for(TTL);
-    let outcome = kept.release(keep).await.expect("an answer");
-    assert_eq!(outcome, ReleaseOutcome::Released);
-    assert!(fixture.value("kept").await.starts_with("kept"));
-    // It is told to look when the offer ends.
-    let granted = waiter.granted().await;
-    assert!(granted.token() > hold.token());
-    assert!(release(&granted).await);
+    in_some_run(OFFER_IS_OVER, async || {
+        let Some(fixture) = Fixture::own().await else {
+            return true;
+        };
+        let grace = Duration::from_secs(4);
+        let backend = with_config(fixture.config().with_grace(grace));
+        let hold = take(&backend, "a").await;
+        let kept = take(&backend, "kept").await;
+        let (hung, waiter) = (
+            Hung::queued(&fixture, "a", TTL).await,
+            Waiter::queued(&fixture, &fixture.backend(), "a", TTL).await,
+        );
+        let _: () = fixture.raw(&["CONFIG", "SET", "maxmemory", "1"]).await;
+        let start = Instant::now();
+        assert!(release(&hold).await);
+        let value = fixture.value("a").await;
+        if start.elapsed() >= grace {
+            return false;
+        }
+        assert!(value.starts_with(&hung.waiter.id()), "{value}");
+        let keep = ReleaseOptions::default().keep_for(TTL);
+        let outcome = kept.release(keep).await.expect("an answer");
+        assert_eq!(outcome, ReleaseOutcome::Released);
+        assert!(fixture.value("kept").await.starts_with("kept"));
+        // It is told to look when the offer ends.
+        let granted = waiter.granted().await;
+        assert!(granted.token() > hold.token());
+        assert!(release(&granted).await);
+        true
+    })
+    .await;
 }
 
 #[testbed::test]

@@ -205,7 +205,7 @@ async fn dropped_ones_that_arrive_after_their_abandon_take_nothing() {
         let tombstone = fixture.fence(late.name().as_str()).await;
         assert!(tombstone.starts_with(&format!("0 {}:", late.holder())), "{tombstone}");
     }
-    proxy.drain_the_first().await;
+    proxy.drain_the_held().await;
     for (late, _) in &all {
         let of = late.name().as_str();
         assert!(!fixture.exists(of).await, "{of}: an ended holder id came back");

@@ -42,7 +42,7 @@ async fn an_acquire_that_arrives_after_its_abandon_takes_nothing() {
 
     let tombstone = fixture.fence("a").await;
     assert!(tombstone.starts_with(&format!("0 {}:", late.holder())), "{tombstone}");
-    proxy.drain_the_first().await;
+    proxy.drain_the_held().await;
     assert!(!fixture.exists("a").await, "an ended holder id came back");
 
     let hold = in_the_end_granted(&backend, &request("a", TTL).0).await;
@@ -72,7 +72,7 @@ async fn an_acquire_that_arrives_after_its_retry_was_released_takes_nothing() {
     let hold = in_the_end_granted(&backend, &request).await;
     in_the_end_released(&hold).await;
     assert!(!fixture.exists("a").await);
-    proxy.drain_the_first().await;
+    proxy.drain_the_held().await;
     assert!(!fixture.exists("a").await, "an ended holder id came back");
 }
 
@@ -96,7 +96,7 @@ async fn an_acquire_that_arrives_after_its_retry_was_followed_takes_nothing() {
     assert!(next.token() > hold.token());
     in_the_end_released(&next).await;
     assert!(!fixture.exists("a").await);
-    proxy.drain_the_first().await;
+    proxy.drain_the_held().await;
     assert!(!fixture.exists("a").await, "an ended holder id came back");
 }
 
@@ -109,7 +109,7 @@ async fn a_waiter_that_arrives_after_its_retry_was_followed_gets_no_queue_entry(
     let hold = waiter.granted().await;
     assert!(proxy.connections() > 1, "over another connection");
     let next = followed(&backend, &hold).await;
-    proxy.drain_the_first().await;
+    proxy.drain_the_held().await;
     assert_eq!(
         fixture.queue("a").await,
         <[String; 0]>::default(),

@@ -22,17 +22,24 @@ async fn lost(guard: &Guard) -> Lost {
 #[testbed::test]
 async fn a_server_that_was_stopped_is_named() {
     let Some(fixture) = Fixture::own().await else { return };
-    let guard = held(fixture.config(), "a").await;
-    fixture.server.kill().unwrap();
-    let lost = lost(&guard).await;
-    assert_eq!(lost.cause(), LostCause::Expired);
-    let error = lost.error().expect("renewals failed");
-    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
-    assert!(lost.to_string().contains(fixture.server.address()), "{lost}");
-    assert!(
-        lost.last_confirmed().is_some() && lost.lease_ended().is_some(),
-        "{lost}"
-    );
+    // If the machine stands still for the TTL, the lease ends before a renewal fails.
+    in_some_run("a failed renewal is not the error", async || {
+        let guard = held(fixture.config(), "a").await;
+        fixture.server.kill().unwrap();
+        let lost = lost(&guard).await;
+        assert_eq!(lost.cause(), LostCause::Expired);
+        assert!(
+            lost.last_confirmed().is_some() && lost.lease_ended().is_some(),
+            "{lost}"
+        );
+        if lost.error().is_none_or(|error| error.kind() != ErrorKind::Unavailable) {
+            fixture.server.restart().await.expect("it starts again");
+            return Err(lost);
+        }
+        assert!(lost.to_string().contains(fixture.server.address()), "{lost}");
+        Ok(())
+    })
+    .await;
 }
 
 #[testbed::test]
@@ -59,18 +66,25 @@ async fn a_changed_password_is_named() {
     let Some(fixture) = Fixture::own_of(testbed::Redis::new().password("old")).await else {
         return;
     };
-    let guard = held(fixture.config(), "a").await;
-    let _changed: String = fixture.raw(&["CONFIG", "SET", "requirepass", "new"]).await;
-    let killed: u32 = fixture.raw(&["CLIENT", "KILL", "SKIPME", "yes"]).await;
-    assert!(killed > 0, "nobody was connected");
-    let lost = lost(&guard).await;
-    assert_eq!(lost.cause(), LostCause::Expired);
-    let error = lost.error().expect("no connection could be made");
-    assert_eq!(error.kind(), ErrorKind::Denied, "{error:?}");
-    assert!(lost.to_string().contains("WRONGPASS"), "{lost}");
-    let released = guard.release().await.unwrap_err();
-    assert!(
-        released.is_lost() && released.to_string().contains("WRONGPASS"),
-        "{released}"
-    );
+    // If the machine stands still for the TTL, no dial is refused before the lease ends.
+    in_some_run("the refusal is not the error", async || {
+        let _changed: String = fixture.raw(&["CONFIG", "SET", "requirepass", "old"]).await;
+        let guard = held(fixture.config(), "a").await;
+        let _changed: String = fixture.raw(&["CONFIG", "SET", "requirepass", "new"]).await;
+        let killed: u32 = fixture.raw(&["CLIENT", "KILL", "SKIPME", "yes"]).await;
+        assert!(killed > 0, "nobody was connected");
+        let lost = lost(&guard).await;
+        assert_eq!(lost.cause(), LostCause::Expired);
+        if lost.error().is_none_or(|error| error.kind() != ErrorKind::Denied) {
+            return Err(lost);
+        }
+        assert!(lost.to_string().contains("WRONGPASS"), "{lost}");
+        let released = guard.release().await.unwrap_err();
+        assert!(
+            released.is_lost() && released.to_string().contains("WRONGPASS"),
+            "{released}"
+        );
+        Ok(())
+    })
+    .await;
 }

@@ -177,6 +177,16 @@ async fn the_sentinels_are_asked_with_the_password_of_the_moment() {
     let config = config.with_sentinel_user("watch").with_sentinel_credentials(source);
     let backend = with_config(config);
     let hold = take(&backend, "a").await;
+    let connected = async |what: &str| {
+        for sentinel in 0..3 {
+            eventually(what, async || {
+                let clients = watched.ask(sentinel, &["CLIENT", "LIST"]).await;
+                clients.expect("an answer").contains("user=watch")
+            })
+            .await;
+        }
+    };
+    connected("it is connected").await;
 
     tell(&[">new"]).await;
     *password.lock().expect("no panics") = "new";
@@ -185,12 +195,6 @@ async fn the_sentinels_are_asked_with_the_password_of_the_moment() {
         let ended = watched.ask(sentinel, &["CLIENT", "KILL", "USER", "watch"]).await;
         assert_eq!(ended.expect("an answer"), "1");
     }
-    for sentinel in 0..3 {
-        eventually("it is connected again", async || {
-            let clients = watched.ask(sentinel, &["CLIENT", "LIST"]).await;
-            clients.expect("an answer").contains("user=watch")
-        })
-        .await;
-    }
+    connected("it is connected again").await;
     assert!(release(&hold).await);
 }

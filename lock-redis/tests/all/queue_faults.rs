@@ -26,7 +26,7 @@ async fn a_late_grant_removes_the_queue_entry_that_was_added_meanwhile() {
     eventually("it has its entry", async || fixture.queue("a").await.contains(&id)).await;
     // As if the hold had expired just before that first one arrives.
     let _: i64 = fixture.raw(&["DEL", &fixture.lock_key("a")]).await;
-    client.proxy.drain_the_first().await;
+    client.proxy.drain_the_held().await;
     assert!(fixture.value("a").await.starts_with(&id), "the late one was granted");
     let granted = waiter.granted().await;
     assert_eq!(
@@ -50,7 +50,7 @@ async fn a_late_acquire_of_an_abandoned_holder_adds_no_queue_entry() {
     let (id, request) = (waiter.id(), waiter.request.clone());
     waiter.control.give_up();
     in_the_end(async || client.backend.abandon(&request).await).await;
-    client.proxy.drain_the_first().await;
+    client.proxy.drain_the_held().await;
     assert!(!fixture.queue("a").await.contains(&id));
     assert!(release(&hold).await);
     assert!(!fixture.exists("a").await);
@@ -80,7 +80,7 @@ async fn a_tombstone_is_left_however_full_the_memory_is() {
         assert!(fence.contains(&format!(" {}:", request.holder())), "{fence}");
     }
     let _: () = fixture.raw(&["CONFIG", "SET", "maxmemory", "0"]).await;
-    client.proxy.drain_the_first().await;
+    client.proxy.drain_the_held().await;
     assert!(
         !fixture.exists("a").await && !fixture.exists("b").await,
         "an ended holder id came back"

@@ -167,7 +167,7 @@ fn what_was_sent_over_the_connection_of_an_idle_runtime_takes_nothing_after_its_
     // Which ends its connection.
     drop(first);
     servers.block_on(async {
-        proxy.drain_the_first().await;
+        proxy.drain_the_held().await;
         assert!(!fixture.exists("a").await, "an ended holder id came back");
         assert!(release(&take(&fixture.backend(), "a").await).await);
     });

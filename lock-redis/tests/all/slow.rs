@@ -6,8 +6,8 @@ use tokio::time::{Instant, sleep};
 
 use crate::support::slow::{Pace, SlowLine};
 use crate::support::{
-    AT_MOST, Fixture, SECOND, TTL, eventually, in_some_run, in_the_end_granted, in_the_end_released, request,
-    request_in, with_config,
+    Fixture, SECOND, TTL, eventually, in_some_run, in_the_end_granted, in_the_end_released, request, request_in,
+    with_config,
 };
 
 #[testbed::test]
@@ -19,10 +19,7 @@ async fn requests_wait_for_late_answers_as_long_as_others_come() {
         // A reply to a renewal has four bytes.
         let line = SlowLine::start(fixture.server.address(), Pace::Trickle(4, SECOND / 20)).await;
         let config = fixture.config_at(&line.address).with_response_timeout(2 * SECOND);
-        let config = config
-            .with_checks(lock_redis::Checks::Off)
-            .with_connect_timeout(AT_MOST);
-        let backend = with_config(config);
+        let backend = with_config(config.with_checks(lock_redis::Checks::Off));
         // Such ones are renewed one by one.
         let hold = in_the_end_granted(&backend, &request_in(Mode::Shared, "a").0).await;
         let connections = line.connections();
@@ -64,7 +61,7 @@ async fn a_slow_line_ends_no_connection_and_no_request() {
     // If the machine stands still, a round trip takes longer.
     in_some_run("a slow line ends a request or its connection", async || {
         let line = SlowLine::start(fixture.server.address(), Pace::Late(timeout / 8)).await;
-        let config = fixture.config_at(&line.address).with_connect_timeout(AT_MOST);
+        let config = fixture.config_at(&line.address);
         let backend = with_config(config.with_response_timeout(timeout));
         backend.connect().await.expect("it is there");
         let (wanted, _control) = request("a", TTL);
@@ -93,7 +90,7 @@ async fn many_holds_outlast_a_server_that_stands_still() {
     let Some(fixture) = Fixture::own().await else {
         return;
     };
-    let ttl = 12 * SECOND;
+    let ttl = 14 * SECOND;
     let locks = Locker::new(with_config(fixture.config().with_response_timeout(10 * SECOND)));
     let acquiring: Vec<_> = (0..1000)
         .map(|number| {

@@ -32,6 +32,9 @@ pub(crate) const LONG: Duration = Duration::from_secs(600);
 /// The longest grace that may be set: so long that whoever waits for it is seen to do so.
 pub(crate) const LONG_GRACE: Duration = Duration::from_secs(5);
 
+/// Of a scenario in which the name is on offer to somebody who does not take it.
+pub(crate) const OFFER_IS_OVER: &str = "the offer may be over before it is seen";
+
 /// How long a connection may be silent that a test cuts off: longer than a busy machine keeps an answer waiting.
 pub(crate) const QUICK: Duration = SECOND;
 
@@ -82,6 +85,7 @@ impl Fixture {
         RedisConfig::from_url(&self.server.url_at(address))
             .expect("a good URL")
             .with_prefix(&self.prefix)
+            .with_connect_timeout(AT_MOST)
     }
 
     pub(crate) fn backend(&self) -> RedisBackend {

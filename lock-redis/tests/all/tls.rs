@@ -9,13 +9,20 @@ use testbed::happens;
 use testbed::{Certificates, Flaw, Redis, Server};
 use tokio::net::TcpListener;
 
-use crate::support::{LONG, connect, release, take};
+use crate::support::{AT_MOST, LONG, connect, release, take};
 
 mod topologies;
 
 async fn server(certificates: &Certificates) -> Server {
     let redis = Redis::new().tls(certificates).expect("a free port");
     redis.start().await.expect("a Redis")
+}
+
+/// Nothing stands between that may hang, so it connects in the end.
+fn patient(url: &str) -> RedisConfig {
+    RedisConfig::from_url(url)
+        .expect("a good URL")
+        .with_connect_timeout(AT_MOST)
 }
 
 fn at(address: &str) -> RedisConfig {
@@ -49,7 +56,7 @@ async fn a_lock_is_taken_over_tls_by_name_and_by_address() {
     let mut raw = connect(&format!("redis://{plain}")).await;
     for host in ["127.0.0.1", "localhost"] {
         let address = format!("{host}:{}", server.port());
-        let backend = RedisBackend::from_url(&server.url_at(&address)).expect("a good URL");
+        let backend = RedisBackend::new(patient(&server.url_at(&address))).expect("a good configuration");
         let hold = take(&backend, "a").await;
         let value: String = redis::cmd("GET")
             .arg("polylock:a")
@@ -80,7 +87,7 @@ async fn a_lock_is_taken_over_tls_by_name_and_by_address() {
 async fn a_connection_over_tls_is_made_again() {
     let certificates = Certificates::new().expect("certificates");
     let server = server(&certificates).await;
-    let locker = Locker::new(RedisBackend::from_url(&server.url()).expect("a good URL"));
+    let locker = Locker::new(RedisBackend::new(patient(&server.url())).expect("a good configuration"));
     locker
         .lock("a")
         .acquire()

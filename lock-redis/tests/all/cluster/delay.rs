@@ -6,7 +6,7 @@ use lock_core::ErrorKind;
 use lock_core::backend::DistributedLock;
 use lock_redis::{RedisBackend, RedisConfig};
 
-use super::Fixture;
+use super::{Fixture, GIVES_UP};
 use crate::support::{eventually, granted, in_the_end_granted, refused, release, request, with_config};
 
 /// Longer than any TTL of these tests.
@@ -133,10 +133,8 @@ async fn a_cluster_that_is_down_keeps_its_marks_and_is_asked_for_few() {
     .await;
     let before = gets().await;
     let (asked, _control) = request(&of, super::TTL);
-    let error = with_config(fixture.delayed())
-        .acquire(&asked)
-        .await
-        .expect_err("it is down");
+    let hasty = fixture.delayed().with_connect_timeout(GIVES_UP);
+    let error = with_config(hasty).acquire(&asked).await.expect_err("it is down");
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     let asked_for = gets().await - before;
     assert!((1..1000).contains(&asked_for), "{asked_for}: {error}");

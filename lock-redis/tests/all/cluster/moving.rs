@@ -12,8 +12,8 @@ use super::{Fixture, REFRESH};
 use crate::replicas::acknowledged;
 use crate::support::waiter::Waiter;
 use crate::support::{
-    AT_MOST, SECOND, TTL, eventually, in_the_end, in_the_end_granted, name, refused, release, request, request_in,
-    stays_below, take, with_config,
+    SECOND, TTL, eventually, in_the_end, in_the_end_granted, name, refused, release, request, request_in, stays_below,
+    take, with_config,
 };
 
 /// An operator may leave a slot like this for hours.
@@ -27,18 +27,14 @@ async fn holds_live_on_in_a_slot_that_stays_on_its_way() {
 #[testbed::test]
 async fn holds_with_replicas_live_on_in_a_slot_that_stays_on_its_way() {
     let fixture = Fixture::own(true).await;
-    let backend = with_config(fixture.config().with_replicas(1).with_connect_timeout(AT_MOST));
+    let backend = with_config(fixture.config().with_replicas(1));
     live_on_in_a_slot_on_its_way(&fixture, &backend, 1).await;
 }
 
 /// As an operator does who adds a master. It can have no mark.
 #[testbed::test]
 async fn holds_live_on_in_a_slot_on_its_way_to_a_master_without_slots() {
-    // A master without slots is asked for thousands of marks when a connection is made.
-    let fixture = Fixture {
-        connect_timeout: AT_MOST,
-        ..Fixture::own(true).await
-    };
+    let fixture = Fixture::own(true).await;
     let to = without_slots(&fixture).await;
     let of = fixture.name_on(0).await;
     let slot = fixture.slot(&of).await;

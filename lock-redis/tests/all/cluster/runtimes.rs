@@ -11,11 +11,11 @@ use lock_redis::RedisBackend;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 
-use super::{Fixture, REFRESH};
+use super::{Fixture, GIVES_UP, REFRESH};
 use crate::runtimes::{driven, idle};
 use crate::support::{
-    AT_MOST, SECOND, TTL, eventually, in_the_end_granted, in_the_end_released, name, release, request, stays_below,
-    take, with_config,
+    AT_MOST, SECOND, TTL, eventually, in_the_end, in_the_end_granted, in_the_end_released, name, release, request,
+    stays_below, take, with_config,
 };
 
 #[testbed::test]
@@ -103,9 +103,9 @@ fn room_is_not_waited_for_where_nobody_drives_the_runtime_of_the_connection() {
 fn a_request_ends_in_time_though_an_idle_runtime_was_asking_for_the_masters() {
     let (servers, first) = (driven(), idle());
     let fixture = servers.block_on(Fixture::own(false));
-    let backend = fixture.backend();
+    let backend = with_config(fixture.config().with_connect_timeout(GIVES_UP));
     let of = servers.block_on(async {
-        backend.connect().await.expect("all serve");
+        in_the_end(async || backend.connect().await).await;
         name(&fixture.name_on(0).await)
     });
     fixture.cluster[0].kill().expect("it is ours");

@@ -1,5 +1,6 @@
 //! A way to the server that can hold bytes back, for as long as the test likes.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -18,6 +19,8 @@ pub(crate) struct Proxy {
     swallowed_after: Swallowed,
     /// The requests that waited.
     held: Arc<Mutex<Vec<u8>>>,
+    /// How many connections there were when something was held back last.
+    held_of: AtomicUsize,
 }
 
 /// The text in the next request of which the answer, and what follows it on that connection, is held back.
@@ -54,6 +57,7 @@ impl Proxy {
             connections,
             swallowed_after,
             held,
+            held_of: AtomicUsize::new(0),
         }
     }
 
@@ -64,6 +68,7 @@ impl Proxy {
 
     /// Requests on today's connections wait; later connections are not concerned.
     pub(crate) fn hold_requests(&self) {
+        self.note_held();
         self.each(|connection| {
             connection.requests.send_replace(true);
         });
@@ -77,6 +82,7 @@ impl Proxy {
 
     /// Answers on today's connections wait.
     pub(crate) fn hold_answers(&self) {
+        self.note_held();
         self.each(|connection| {
             connection.answers.send_replace(true);
         });
@@ -107,12 +113,15 @@ impl Proxy {
         });
     }
 
-    /// Lets go what was held back, and waits until the server has executed everything that the first connection sent
-    /// and has closed it.
-    pub(crate) async fn drain_the_first(&self) {
+    /// Lets go what was held back, and waits until the server has executed everything that was sent over the connections of
+    /// which it was, and has closed them. If nothing was held back: of the first connection.
+    pub(crate) async fn drain_the_held(&self) {
         self.let_go();
-        let first = self.connections.lock().expect("no panics")[0].ended.clone();
-        eventually("the first connection ends", async || *first.borrow()).await;
+        let held_of = self.held_of.load(Ordering::SeqCst).max(1);
+        for number in 0..held_of {
+            let ended = self.connections.lock().expect("no panics")[number].ended.clone();
+            eventually("the connection ends", async || *ended.borrow()).await;
+        }
     }
 
     /// Ends today's connections. Later ones are not concerned.
@@ -122,6 +131,10 @@ impl Proxy {
 
     pub(crate) fn connections(&self) -> usize {
         self.connections.lock().expect("no panics").len()
+    }
+
+    fn note_held(&self) {
+        self.held_of.store(self.connections(), Ordering::SeqCst);
     }
 
     fn each(&self, what: impl Fn(&Connection)) {
