@@ -9,7 +9,7 @@ use tokio::task::{JoinSet, yield_now};
 use super::support::Polls;
 use crate::context::Cx;
 use crate::subject::{Ask, Subject};
-use crate::verdict::{OrFail, Stop, Verdict, ensure_safe, ensure_safe_by_ttl};
+use crate::verdict::{OrFail, Stop, Verdict, ensure_safe_by_ttl};
 
 /// A hundred tasks of several clients add to a number that nothing else protects, and no addition gets lost.
 pub(crate) async fn a_hundred_tasks_lose_no_update(cx: &Cx) -> Verdict {
@@ -87,7 +87,7 @@ async fn turmoil(client: Arc<dyn Subject>, ask: Ask, shared: Arc<Shared>, seed: 
         let others = shared.inside.fetch_add(1, Ordering::SeqCst);
         ensure_safe_by_ttl!(others == 0, "{others} were inside already");
         let (token, last) = (guard.token().as_u64(), shared.last_token.load(Ordering::SeqCst));
-        ensure_safe!(token > last, "token {token} after {last}");
+        ensure_safe_by_ttl!(token > last, "token {token} after {last}");
         shared.last_token.store(token, Ordering::SeqCst);
         for _ in 0..dice.roll(4) {
             yield_now().await;

@@ -17,8 +17,10 @@ pub(crate) async fn each_permit_expires_by_itself(cx: &RawCx) -> Verdict {
     let waiting = cx.wait_out(&waiter, cx.request_in("a", one).await?).await?;
     link.stall();
     let what = "the waiter to be granted when the silent holder's ttl is over";
-    let next = waiting.grant_after(&ends, cx, cx.freed_by(ttl), what).await?;
+    let next = waiting.grant(cx, cx.freed_by(ttl), what).await?;
+    // Before the other one is judged: if this one has ended with its session, the waiter may have its permit.
     ensure!(stays.is_live(), "a permit ended with another one");
+    ends.ensure_over("granted to the next one")?;
     cx.ensure_refused(&client, "a", one).await?;
     for grant in [stays, next] {
         grant.release().await?;
@@ -83,8 +85,8 @@ pub(crate) async fn a_renewed_permit_stays(cx: &RawCx) -> Verdict {
         ended = cx.until_holders("a", 1, bound, "the silent holder's permit to end") => ended?,
         failed = stays.keep_up(&client, ttl, 2 * bound) => failed?,
     }
-    ends.ensure_over("its permit has ended")?;
     ensure!(stays.is_live(), "a permit that was renewed is lost");
+    ends.ensure_over("its permit has ended")?;
     cx.ensure_refused_beside(&stays, &client, "a", permits(2, 2)?).await?;
     stays.release().await?;
     cx.until_free("a", "all permits have been released").await

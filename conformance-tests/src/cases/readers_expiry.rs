@@ -19,6 +19,8 @@ pub(crate) async fn each_reader_ends_by_its_own_ttl(cx: &RawCx) -> Verdict {
     link.stall();
     cx.until_holders("a", 2, cx.freed_by(ttl), "the silent reader's hold to end")
         .await?;
+    let are_live = before.is_live() && after.is_live();
+    ensure!(are_live, "a reader's hold ended with another one's");
     ends.ensure_over("its reader's hold has ended")?;
     for reader in [before, after] {
         writing.ensure_waiting("while a reader held it")?;
@@ -43,8 +45,8 @@ pub(crate) async fn renewing_one_reader_prolongs_no_other(cx: &RawCx) -> Verdict
         ended = cx.until_holders("a", 1, bound, "the silent reader's hold to end") => ended?,
         failed = stays.keep_up(&client, ttl, 2 * bound) => failed?,
     }
-    ends.ensure_over("its reader's hold has ended")?;
     ensure!(stays.is_live(), "a reader that renewed lost its hold");
+    ends.ensure_over("its reader's hold has ended")?;
     cx.ensure_refused(&client, "a", Exclusive).await?;
     stays.release().await
 }
@@ -77,6 +79,7 @@ pub(crate) async fn an_expired_reader_stays_expired(cx: &RawCx) -> Verdict {
         .await?;
     link.heal();
     let renewed = cx.soon("a renewal of what has ended", ends.hold.renew(ttl)).await?;
+    ensure!(stays.is_live(), "a reader's hold ended with another one's");
     ends.ensure_over("renewed after its end")?;
     ensure!(!matches!(renewed, Ok(Renewal::Renewed(_))), "renewed after its end");
     cx.ensure_holders("a", 1, "an expired reader renewed").await?;
