@@ -1,11 +1,12 @@
 //! At most one at a time.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use lock_core::backend::ReleaseOptions;
 use tokio::task::JoinSet;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::support::LITTLE;
 use crate::child::Child;
@@ -132,7 +133,15 @@ pub(crate) async fn exclusion_between_processes(cx: &Cx) -> Verdict {
         children.push(Child::start(cx, &job)?);
     }
     for child in &mut children {
-        child.says(cx, "counted", 2 * cx.patience()).await?;
+        let mut says = pin!(child.says(cx, "counted", 3 * ROUNDS * cx.patience()));
+        loop {
+            // A limit for each addition: all of them together may take long on a busy machine.
+            let (before, limit) = (counter.number(), 3 * cx.patience());
+            match timeout(limit, &mut says).await {
+                Ok(said) => break said.map(drop)?,
+                Err(_) => ensure!(counter.number() != before, "no process has counted for {limit:?}"),
+            }
+        }
     }
     let counted = counter.number();
     ensure_safe_by_ttl!(

@@ -91,16 +91,16 @@ pub(crate) async fn opposite_orders_end(cx: &Cx) -> Verdict {
     let take = async |client: Arc<dyn Subject>, names: [&str; 3]| {
         let asks = asks(cx, names).await;
         for _ in 0..TIMES {
-            let acquired = client.acquire_all(&asks, WaitLimit::Forever).await;
+            let what = "one of two that acquire the same locks in opposite orders";
+            let acquiring = client.acquire_all(&asks, WaitLimit::Forever);
+            let acquired = cx.within(3 * cx.patience(), what, acquiring).await?;
             for guard in acquired.or_fail("acquire several")?.unwrap_or_default() {
                 guard.released().await?;
             }
         }
         Ok::<_, Stop>(())
     };
-    let both = async { tokio::try_join!(take(first, ["a", "b", "c"]), take(second, ["c", "b", "a"])) };
-    let what = "two that acquire the same locks in opposite orders";
-    cx.within(3 * cx.patience(), what, both).await??;
+    tokio::try_join!(take(first, ["a", "b", "c"]), take(second, ["c", "b", "a"]))?;
     for name in ["a", "b", "c"] {
         cx.until_free(name, "all were released").await?;
     }

@@ -2,10 +2,11 @@
 
 use lock_core::ErrorKind;
 
+use super::support::side_by_side;
 use crate::context::Cx;
 use crate::verdict::{OrFail, Stop, Verdict, ensure};
 
-/// Holds all of them at once, in one client, and finds each of them busy in another.
+/// Holds all of them at once, in one client, acquired in this order, and finds each of them busy in another.
 async fn ensure_distinct<S: AsRef<str>>(cx: &Cx, names: &[S]) -> Verdict {
     let (client, other) = (cx.subject().await, cx.subject().await);
     let mut guards = Vec::new();
@@ -18,20 +19,20 @@ async fn ensure_distinct<S: AsRef<str>>(cx: &Cx, names: &[S]) -> Verdict {
             None => return Err(Stop::assertion(format!("{name:?} is busy: another name holds it"))),
         }
     }
-    for name in names {
-        cx.ensure_busy(&other, &cx.ask(name.as_ref()).await).await?;
-    }
-    for guard in guards {
-        guard.released().await?;
-    }
-    for name in names {
-        ensure!(
-            !cx.is_held(name.as_ref()).await?,
-            "{:?} is held after its release",
-            name.as_ref()
-        );
-    }
-    Ok(())
+    // What might harm another name is sent in this order as well.
+    side_by_side(
+        names
+            .iter()
+            .map(async |name| cx.ensure_busy(&other, &cx.ask(name.as_ref()).await).await),
+    )
+    .await?;
+    side_by_side(guards.into_iter().map(|guard| guard.released())).await?;
+    side_by_side(names.iter().map(async |name| {
+        let name = name.as_ref();
+        ensure!(!cx.is_held(name).await?, "{name:?} is held after its release");
+        Ok(())
+    }))
+    .await
 }
 
 /// No character is special to any server.

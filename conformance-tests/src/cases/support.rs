@@ -1,6 +1,6 @@
 //! Helpers that several cases need.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::panic::Location;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -210,6 +210,28 @@ async fn ensure_pending_or(
             "{when}, one who had to wait ended with {ended:?} (at {at})"
         ))),
     }
+}
+
+/// Runs all of them at once, and returns the first failure. Each time, they are polled in this order: so they are sent in it.
+pub(crate) async fn side_by_side<F: Future<Output = Verdict>>(all: impl IntoIterator<Item = F>) -> Verdict {
+    let mut left: Vec<_> = all.into_iter().map(Box::pin).collect();
+    poll_fn(|context| {
+        let mut failed = None;
+        left.retain_mut(|one| match one.as_mut().poll(context) {
+            Poll::Ready(Ok(())) => false,
+            Poll::Ready(Err(stop)) => {
+                failed.get_or_insert(stop);
+                false
+            }
+            Poll::Pending => true,
+        });
+        match failed {
+            Some(stop) => Poll::Ready(Err(stop)),
+            None if left.is_empty() => Poll::Ready(Ok(())),
+            None => Poll::Pending,
+        }
+    })
+    .await
 }
 
 /// Whether a future is still pending after this time.
