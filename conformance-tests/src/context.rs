@@ -16,6 +16,8 @@ use crate::link::Link;
 use crate::subject::{Ask, Subject, SubjectGuard};
 use crate::verdict::{Capability, OrFail, Skip, Stop, Verdict};
 
+mod ttls;
+
 /// A server, a namespace of its own on it, and the means to make clients.
 #[derive(Debug)]
 pub(crate) struct Cx {
@@ -34,9 +36,6 @@ pub(crate) struct RawCx {
     /// The mode of a case that names none.
     alone: Mode,
 }
-
-/// The least ttl of cases in which nothing is to expire, if the backend keeps it.
-const LONG_TTL: Duration = Duration::from_secs(60);
 
 /// Looks at the server this often while it waits for something to happen there.
 pub(crate) const LOOK_AGAIN: Duration = Duration::from_millis(10);
@@ -68,11 +67,6 @@ impl Cx {
         self.harness.timing()
     }
 
-    /// The ttl of cases that wait for its end.
-    pub(crate) fn ttl(&self) -> Duration {
-        self.timing().ttl
-    }
-
     /// The time that a busy machine may take.
     pub(crate) fn patience(&self) -> Duration {
         self.timing().patience
@@ -81,11 +75,6 @@ impl Cx {
     /// The longest round trip over which a hold must be kept.
     pub(crate) fn round_trip_percent(&self) -> u32 {
         self.timing().round_trip_percent
-    }
-
-    /// By when the hold of a dead client must be free: its ttl, a tick, and patience.
-    pub(crate) fn freed_by(&self, ttl: Duration) -> Duration {
-        ttl + self.timing().tick + self.patience()
     }
 
     /// A new client.
@@ -108,38 +97,6 @@ impl Cx {
     /// A new client in another namespace of the same server.
     pub(crate) async fn subject_in(&self, namespace: &str) -> Arc<dyn Subject> {
         self.harness.subject(namespace, &Route::Direct).await
-    }
-
-    /// The ttl of cases in which nothing is to expire, however busy the machine.
-    pub(crate) async fn long_ttl(&self) -> Duration {
-        let capabilities = self.observer().await.capabilities();
-        let long = LONG_TTL.max(3 * self.patience());
-        long.clamp(capabilities.shortest_ttl, capabilities.longest_ttl)
-    }
-
-    /// By when a name must be free whose holds were all released or undone.
-    pub(crate) async fn freed_soon(&self) -> Duration {
-        self.before_expiry(self.patience()).await
-    }
-
-    /// The bound, or less: a hold of the long ttl that is left behind must still be there, also where the longest ttl is short.
-    /// Where a session renews, such a hold does not expire.
-    pub(crate) async fn before_expiry(&self, bound: Duration) -> Duration {
-        let capabilities = self.observer().await.capabilities();
-        match capabilities.session_renewal {
-            true => bound,
-            false => bound.min(self.long_ttl().await * 3 / 4),
-        }
-    }
-
-    /// An acquire that waits for ever, for a hold that expires no time soon.
-    pub(crate) async fn ask(&self, name: &str) -> Ask {
-        Ask::new(name, self.long_ttl().await)
-    }
-
-    /// An acquire that waits for ever, with the ttl that can be waited out.
-    pub(crate) fn brief(&self, name: &str) -> Ask {
-        Ask::new(name, self.ttl())
     }
 
     /// Acquires what must be had soon.

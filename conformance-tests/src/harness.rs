@@ -128,7 +128,8 @@ pub struct Timing {
     /// Whether Tokio's clock is paused, and advances when all tasks wait. Defaults to false.
     pub paused: bool,
     /// The TTL that cases ask for. Defaults to 3 s: a busy machine may stand still for one or two.
-    /// Cases extend a hold to six times this: the longest TTL of a backend that declares `extend` is at least that.
+    /// Cases hold and keep names for three times this, and extend a hold to six times this: the longest TTL of a backend is at least the
+    /// former, and the latter if it declares `extend`.
     pub ttl: Duration,
     /// The time after its TTL for which a dead client's hold may still exist. Defaults to zero.
     pub tick: Duration,

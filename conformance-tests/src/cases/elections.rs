@@ -20,6 +20,11 @@ const TERMS: usize = 100;
 /// A third of it is the pause of one who resigned.
 const LONG_PAUSE_TTL: Duration = Duration::from_secs(15);
 
+/// The ttl of candidates of which one that has led must not lead again before another one.
+pub(super) async fn long_pause_ttl(cx: &Cx) -> Duration {
+    LONG_PAUSE_TTL.max(cx.ttl()).min(cx.long_ttl().await)
+}
+
 pub(super) fn candidate(subject: &Arc<dyn Subject>, ttl: Duration, value: &str) -> Result<Arc<dyn Candidate>, Stop> {
     subject
         .candidate(NAME, ttl, value)
@@ -102,9 +107,11 @@ impl Drop for Leading {
 /// A leader's process is killed: another candidate is elected within the TTL.
 pub(crate) async fn a_killed_leader_is_followed(cx: &Cx) -> Verdict {
     let follower = candidate(&cx.subject().await, cx.ttl(), "parent")?;
+    // Its term must last until it is killed.
+    let ttl = cx.lasting_ttl().await;
     let job = Job::Lead {
         name: NAME.to_owned(),
-        ttl: cx.ttl(),
+        ttl,
     };
     let mut child = Child::start(cx, &job)?;
     let term: FencingToken = child
@@ -116,7 +123,7 @@ pub(crate) async fn a_killed_leader_is_followed(cx: &Cx) -> Verdict {
     cx.until_places(NAME, 1).await?;
     child.kill()?;
     let what = "a candidate to be elected after the leader was killed";
-    let next = follows.elected(cx, cx.freed_by(cx.ttl()), what).await?;
+    let next = follows.elected(cx, cx.freed_by(ttl), what).await?;
     ensure_safe!(next > term, "term {next} after {term}");
     Ok(())
 }
@@ -141,7 +148,7 @@ pub(crate) async fn a_dropped_leader_is_followed(cx: &Cx) -> Verdict {
 /// The pause of whoever resigned is longer than a busy machine stands still, and no term expires meanwhile.
 pub(crate) async fn whoever_resigns_lets_another_lead(cx: &Cx) -> Verdict {
     let (one, two, three) = (cx.subject().await, cx.subject().await, cx.subject().await);
-    let ttl = LONG_PAUSE_TTL.max(cx.ttl()).min(cx.long_ttl().await);
+    let ttl = long_pause_ttl(cx).await;
     let patience = cx.patience() + ttl;
     let mut first = Leading::begin(&candidate(&one, ttl, "one")?);
     let term = first.elected(cx, patience, "the only candidate to be elected").await?;
@@ -234,10 +241,12 @@ pub(crate) async fn a_candidate_that_waited_is_seen(cx: &Cx) -> Verdict {
     let (one, two, three) = (cx.subject().await, cx.subject().await, cx.subject().await);
     let follower = candidate(&three, cx.ttl(), "three")?;
     let mut seen = follower.observe();
-    let mut leader = Leading::begin(&candidate(&one, cx.ttl(), "one")?);
+    // No term of theirs expires on a busy machine.
+    let ttl = long_pause_ttl(cx).await;
+    let mut leader = Leading::begin(&candidate(&one, ttl, "one")?);
     let mut values = ["one", "two"];
     let mut term = leader.elected_soon(cx, "the only candidate to be elected").await?;
-    let mut waiting = Leading::begin(&candidate(&two, cx.ttl(), "two")?);
+    let mut waiting = Leading::begin(&candidate(&two, ttl, "two")?);
     cx.until_places(NAME, 1).await?;
     for _ in 0..2 {
         let what = "an observer to see who leads while others wait";

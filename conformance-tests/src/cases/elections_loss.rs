@@ -61,7 +61,8 @@ pub(crate) async fn the_work_of_two_terms_does_not_overlap(cx: &Cx) -> Verdict {
             std::future::pending().await
         })
     });
-    let candidate = candidate(&cx.subject().await, cx.ttl(), "one")?;
+    let ttl = cx.lasting_ttl().await;
+    let candidate = candidate(&cx.subject().await, ttl, "one")?;
     let mut leads = Box::pin(candidate.lead(work));
     let mut last = None;
     for _ in 0..3 {
@@ -73,7 +74,7 @@ pub(crate) async fn the_work_of_two_terms_does_not_overlap(cx: &Cx) -> Verdict {
             }
         };
         let (term, others) = cx
-            .within(cx.freed_by(2 * cx.ttl()), what, next)
+            .within(cx.freed_by(2 * ttl), what, next)
             .await?
             .ok_or_else(|| Stop::assertion("a candidate ended"))?;
         ensure_safe!(

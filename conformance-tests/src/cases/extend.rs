@@ -14,7 +14,8 @@ use crate::verdict::{Capability, OrFail, Stop, Verdict, ensure};
 
 async fn extendable(cx: &Cx, link: &Link, ttl: Duration) -> Result<Box<dyn SubjectGuard>, Stop> {
     let client = cx.subject_through(link).await;
-    let guard = cx.hold(&client, &cx.brief("a")).await?;
+    // Twice the ttl: it must not be over before the extend.
+    let guard = cx.hold(&client, &cx.ask("a").await.ttl(cx.ttls(2).await)).await?;
     let extended = cx.soon("extend", guard.extend(ttl)).await?;
     if !Capability::Extend.is_in(client.capabilities()) {
         return Err(cx.undeclared(Capability::Extend, extended));
@@ -27,19 +28,19 @@ async fn extendable(cx: &Cx, link: &Link, ttl: Duration) -> Result<Box<dyn Subje
 /// An extend holds for as long as it says, even if the client goes silent right after. By capability.
 pub(crate) async fn an_extend_holds_for_longer(cx: &Cx) -> Verdict {
     let (link, ttl) = (Link::new(), cx.ttl());
-    let guard = extendable(cx, &link, 4 * ttl).await?;
+    let guard = extendable(cx, &link, 5 * ttl).await?;
     link.stall();
     ensure!(
-        guard.valid_for() > ttl,
+        guard.valid_for() > 2 * ttl,
         "extended by {:?}, believed in for {:?}",
-        4 * ttl,
+        5 * ttl,
         guard.valid_for()
     );
     let (waiter, ask) = (cx.subject().await, cx.ask("a").await);
     let mut waiting = Box::pin(waiter.acquire(&ask));
-    ensure_pending_beside(&*guard, &mut waiting, 2 * ttl, "long before the end of the extend").await?;
+    ensure_pending_beside(&*guard, &mut waiting, 3 * ttl, "long before the end of the extend").await?;
     let what = "the waiter to be granted at the end of the extend";
-    let next = cx.within(cx.freed_by(4 * ttl), what, waiting).await?.or_fail(what)?;
+    let next = cx.within(cx.freed_by(5 * ttl), what, waiting).await?.or_fail(what)?;
     guard.ensure_over()?;
     ensure!(next.is_some(), "a waiter was told busy");
     Ok(())
@@ -53,7 +54,7 @@ pub(crate) async fn renewals_do_not_undo_an_extend(cx: &Cx) -> Verdict {
     link.stall();
     let (waiter, ask) = (cx.subject().await, cx.ask("a").await);
     let mut waiting = Box::pin(waiter.acquire(&ask));
-    ensure_pending_beside(&*guard, &mut waiting, 2 * ttl, "long before the end of the extend").await?;
+    ensure_pending_beside(&*guard, &mut waiting, 3 * ttl, "long before the end of the extend").await?;
     ensure!(guard.state() != State::Lost, "lost long before the end of the extend");
     Ok(())
 }
@@ -61,7 +62,7 @@ pub(crate) async fn renewals_do_not_undo_an_extend(cx: &Cx) -> Verdict {
 /// An extend ends with its holder. The next task of the client has the name for its own ttl: if the client falls silent, the name
 /// is free by then. By capability.
 pub(crate) async fn an_extend_is_not_passed_on(cx: &Cx) -> Verdict {
-    let (link, ask) = (Link::new(), cx.brief("a"));
+    let (link, ask) = (Link::new(), cx.ask("a").await.ttl(cx.ttls(2).await));
     let client = cx.subject_through(&link).await;
     let guard = cx.hold(&client, &ask).await?;
     // Longer than the case waits for the end of the next hold.
@@ -85,7 +86,7 @@ pub(crate) async fn an_extend_is_not_passed_on(cx: &Cx) -> Verdict {
 /// A renewal for less than is left changes nothing. By capability.
 pub(crate) async fn a_shorter_renewal_changes_nothing(cx: &RawCx) -> Verdict {
     let (client, other, ttl) = (cx.backend().await, cx.backend().await, cx.ttl());
-    let grant = renewed_for(cx, cx.grant_for(&client, "a", ttl).await?, 4 * ttl).await?;
+    let grant = renewed_for(cx, cx.grant_for(&client, "a", 2 * ttl).await?, 4 * ttl).await?;
     let (asked, before) = (Instant::now(), grant.lease().valid_for());
     ensure!(
         grant.renew(ttl).await?,
@@ -159,9 +160,9 @@ pub(crate) async fn an_extend_whose_reply_is_lost_is_not_shortened(cx: &RawCx) -
 /// An extend of a lock that is lost fails, and brings nothing back. By capability.
 pub(crate) async fn an_extend_of_a_lost_lock_fails(cx: &Cx) -> Verdict {
     let link = Link::new();
-    let guard = extendable(cx, &link, cx.ttl()).await?;
+    let guard = extendable(cx, &link, 4 * cx.ttl()).await?;
     cx.take_away("a").await;
-    let error = match cx.soon("extend", guard.extend(2 * cx.ttl())).await? {
+    let error = match cx.soon("extend", guard.extend(5 * cx.ttl())).await? {
         Ok(()) => return Err(Stop::assertion("extended after it had been taken away")),
         Err(error) => error,
     };

@@ -37,7 +37,8 @@ async fn ensure_lost(cx: &Cx, guard: &dyn SubjectGuard, within: Duration, why: &
 /// A lock that is taken away at the server is lost by the next renewal at the latest.
 pub(crate) async fn a_lock_taken_away_is_lost(cx: &Cx) -> Verdict {
     let client = cx.subject().await;
-    let guard = cx.hold(&client, &cx.brief("a")).await?;
+    let ask = cx.lasting("a").await;
+    let guard = cx.hold(&client, &ask).await?;
     ensure!(
         is_pending(&mut Box::pin(guard.lost()), Duration::from_millis(50)).await,
         "lost while it was held"
@@ -46,7 +47,7 @@ pub(crate) async fn a_lock_taken_away_is_lost(cx: &Cx) -> Verdict {
     ensure_lost(
         cx,
         &*guard,
-        cx.freed_by(cx.ttl()),
+        cx.freed_by(ask.ttl),
         "a holder to learn that its lock was taken away",
     )
     .await
@@ -187,7 +188,8 @@ pub(crate) async fn a_watch_keeps_nothing_alive(cx: &Cx) -> Verdict {
 /// Work that runs under the lock is done while it is held, and stops when it is lost.
 pub(crate) async fn work_stops_with_the_lock(cx: &Cx) -> Verdict {
     let client = cx.subject().await;
-    let guard = cx.hold(&client, &cx.brief("a")).await?;
+    let ask = cx.lasting("a").await;
+    let guard = cx.hold(&client, &ask).await?;
     ensure!(
         guard
             .run(Box::pin(async { sleep(Duration::from_millis(20)).await }))
@@ -201,7 +203,7 @@ pub(crate) async fn work_stops_with_the_lock(cx: &Cx) -> Verdict {
     });
     cx.take_away("a").await;
     let finished = cx
-        .within(cx.freed_by(cx.ttl()), "the work to be stopped", guard.run(endless))
+        .within(cx.freed_by(ask.ttl), "the work to be stopped", guard.run(endless))
         .await?;
     ensure!(!finished, "work without an end was finished");
     ensure!(gone.try_recv().is_err(), "the work was not dropped");
@@ -213,10 +215,11 @@ pub(crate) async fn work_stops_with_the_lock(cx: &Cx) -> Verdict {
 /// The same client can acquire the lock that it lost.
 pub(crate) async fn a_lost_lock_can_be_acquired_again(cx: &Cx) -> Verdict {
     let client = cx.subject().await;
-    let lost = cx.hold(&client, &cx.brief("a")).await?;
+    let lasting = cx.lasting("a").await;
+    let lost = cx.hold(&client, &lasting).await?;
     cx.take_away("a").await;
     // A client that does not know of the loss yet may be granted the name beside its own guard.
-    ensure_lost(cx, &*lost, cx.freed_by(cx.ttl()), "the loss to be told").await?;
+    ensure_lost(cx, &*lost, cx.freed_by(lasting.ttl), "the loss to be told").await?;
     let ask = cx.ask("a").await;
     let what = "the lock that was lost";
     let guard = cx
@@ -276,9 +279,10 @@ pub(crate) async fn a_paused_process_knows_its_loss(cx: &Cx) -> Verdict {
 /// A loss carries the error of the connection, or of the last renewal, and says when the server last confirmed the hold.
 pub(crate) async fn a_loss_says_why(cx: &RawCx) -> Verdict {
     let link = Link::new();
-    let guard = held_through(cx, &link, "cut").await?;
+    let ttl = cx.ttl();
+    let guard = held_through(cx, &link, "cut", ttl).await?;
     link.cut();
-    let lost = ensure_dated(cx, &guard, "its connection was cut").await?;
+    let lost = ensure_dated(cx, &guard, ttl, "its connection was cut").await?;
     ensure!(lost.cause() != LostCause::NotHeld, "cut off from the server: {lost}");
     let Some(error) = lost.error() else {
         return Err(Stop::assertion(format!("cut off, and its loss has no error: {lost}")));
@@ -286,9 +290,9 @@ pub(crate) async fn a_loss_says_why(cx: &RawCx) -> Verdict {
     ensure_explained(error, "a loss whose connection was cut")?;
 
     let link = Link::new();
-    let guard = held_through(cx, &link, "silent").await?;
+    let guard = held_through(cx, &link, "silent", ttl).await?;
     link.stall();
-    let lost = ensure_dated(cx, &guard, "its connection fell silent").await?;
+    let lost = ensure_dated(cx, &guard, ttl, "its connection fell silent").await?;
     let Some(error) = lost.error() else {
         return Err(Stop::assertion(format!(
             "unanswered, and its loss has no error: {lost}"
@@ -296,9 +300,10 @@ pub(crate) async fn a_loss_says_why(cx: &RawCx) -> Verdict {
     };
     ensure_unavailable(error, "a loss whose connection fell silent")?;
 
-    let guard = held_through(cx, &Link::new(), "taken").await?;
+    let ttl = cx.lasting_ttl().await;
+    let guard = held_through(cx, &Link::new(), "taken", ttl).await?;
     cx.take_away("taken").await;
-    let lost = ensure_dated(cx, &guard, "it was taken away").await?;
+    let lost = ensure_dated(cx, &guard, ttl, "it was taken away").await?;
     ensure!(
         lost.cause() == LostCause::NotHeld || lost.error().is_some(),
         "taken away, and its loss says neither that nor why: {lost}"
@@ -306,27 +311,27 @@ pub(crate) async fn a_loss_says_why(cx: &RawCx) -> Verdict {
     Ok(())
 }
 
-/// A hold, of the ttl that can be waited out, of a client behind this link.
-async fn held_through(cx: &RawCx, link: &Link, name: &str) -> Result<Guard, Stop> {
+/// A hold of a client behind this link.
+async fn held_through(cx: &RawCx, link: &Link, name: &str, ttl: Duration) -> Result<Guard, Stop> {
     let locks = Locker::new(Yielding::new(cx.backend_through(link).await));
     let lock = match cx.alone() {
         Mode::Permits(permits) => locks.semaphore(name, permits.of()).permits(permits.take()),
         _ => locks.lock(name),
     };
-    let lock = lock.ttl(cx.ttl());
+    let lock = lock.ttl(ttl);
     cx.soon("a free lock", lock.acquire()).await?.or_fail("acquire")
 }
 
-/// The loss of this hold, which says how old the server's last word is.
-async fn ensure_dated(cx: &RawCx, guard: &Guard, why: &str) -> Result<Lost, Stop> {
-    let lost = cx.within(cx.freed_by(cx.ttl()), why, guard.lost()).await?;
+/// The loss of this hold of this ttl, which says how old the server's last word is.
+async fn ensure_dated(cx: &RawCx, guard: &Guard, ttl: Duration, why: &str) -> Result<Lost, Stop> {
+    let lost = cx.within(cx.freed_by(ttl), why, guard.lost()).await?;
     ensure!(
         lost.last_confirmed().is_some(),
         "{why}, and the loss does not say when the hold was last confirmed: {lost}"
     );
     // A loss of another cause may be noticed after the end of the lease, too.
     let is_right = match (lost.lease_ended(), lost.last_confirmed()) {
-        (Some(ended), Some(confirmed)) => ended < confirmed && confirmed - ended <= cx.ttl(),
+        (Some(ended), Some(confirmed)) => ended < confirmed && confirmed - ended <= ttl,
         _ => lost.cause() != LostCause::Expired,
     };
     ensure!(

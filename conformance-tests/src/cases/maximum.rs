@@ -3,7 +3,7 @@
 use lock_core::LostCause;
 use tokio::time::Instant;
 
-use super::elections::{Leading, candidate};
+use super::elections::{Leading, NAME, candidate, long_pause_ttl};
 use super::support::{Began, granted};
 use crate::context::Cx;
 use crate::subject::{ElectionState, State};
@@ -107,14 +107,18 @@ pub(crate) async fn a_term_that_lasts_too_long_is_lost(cx: &Cx) -> Verdict {
 /// Two leaders whose work hangs take turns, one maximum each.
 pub(crate) async fn leaders_that_hang_take_turns(cx: &Cx) -> Verdict {
     let (one, two, maximum) = (cx.subject().await, cx.subject().await, cx.ttl() / 2);
-    let limited = |subject, value| Ok(candidate(subject, cx.ttl(), value)?.hold_at_most(maximum));
+    // Whoever has led pauses for longer than a busy machine stands still.
+    let ttl = long_pause_ttl(cx).await;
+    let limited = |subject, value| Ok(candidate(subject, ttl, value)?.hold_at_most(maximum));
+    // Connects it: the other one's first term lasts no longer than its maximum.
+    two.status(NAME).await.or_fail("ask for the status")?;
     let asked = Instant::now();
     let mut leader = Leading::begin(&limited(&one, "one")?);
     let what = "the only candidate to be elected";
     let mut term = leader.elected_soon(cx, what).await?;
     let mut waiting = Leading::begin(&limited(&two, "two")?);
     for turns in 1..=2 {
-        let next = leader.followed_by(&mut waiting, cx, maximum + cx.patience()).await?;
+        let next = leader.followed_by(&mut waiting, cx, ttl + cx.patience()).await?;
         // Each term begins with its grant, which comes after the end of the one before.
         let took = asked.elapsed();
         ensure!(

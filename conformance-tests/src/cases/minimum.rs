@@ -145,7 +145,7 @@ pub(crate) async fn a_minimum_hold_outlasts_its_client(cx: &Cx) -> Verdict {
 
 /// So does a process that exits after its release, and one that is killed before it. By capability.
 pub(crate) async fn a_minimum_hold_outlasts_its_process(cx: &Cx) -> Verdict {
-    let (client, minimum) = (cx.subject().await, 2 * cx.ttl());
+    let (client, ttl, minimum) = (cx.subject().await, 2 * cx.ttl(), 3 * cx.ttl());
     // An acquire that is rejected elsewhere is rejected here too.
     let (guard, _) = hold_at_least(cx, &client, &cx.ask("b").await, cx.ttl()).await?;
     guard.released().await?;
@@ -154,7 +154,7 @@ pub(crate) async fn a_minimum_hold_outlasts_its_process(cx: &Cx) -> Verdict {
         let ask = cx.ask(name).await;
         let job = Job::Hold {
             name: name.to_owned(),
-            ttl: cx.ttl(),
+            ttl,
             minimum: Some(minimum),
         };
         let started = Instant::now();

@@ -74,7 +74,7 @@ async fn turn(waiting: Began, grants: Grants, is_local: bool) -> Verdict {
 pub(crate) async fn a_loss_after_passes_is_the_last_holders(cx: &Cx) -> Verdict {
     let client = cx.subject().await;
     // With a ttl that can be waited out: the loss may be found by a renewal.
-    let ask = cx.brief("a");
+    let ask = cx.lasting("a").await;
     let mut guard = cx.hold(&client, &ask).await?;
     for _ in 0..3 {
         let next = Began::acquire(&client, &ask).await;
@@ -82,7 +82,7 @@ pub(crate) async fn a_loss_after_passes_is_the_last_holders(cx: &Cx) -> Verdict 
         guard = next.granted(cx, "the next one to be granted").await?;
     }
     cx.take_away("a").await;
-    cx.within(cx.freed_by(cx.ttl()), "the loss to be told", guard.lost())
+    cx.within(cx.freed_by(ask.ttl), "the loss to be told", guard.lost())
         .await?;
     let Err(error) = cx.soon("the release", guard.release()).await? else {
         return Err(Stop::assertion(

@@ -60,7 +60,7 @@ pub(crate) async fn an_expired_permit_returns_once(cx: &RawCx) -> Verdict {
 
 /// All permits of a holder that died come back within its ttl.
 pub(crate) async fn a_dead_holders_permits_return(cx: &RawCx) -> Verdict {
-    let (link, ttl) = (Link::new(), cx.ttl());
+    let (link, ttl) = (Link::new(), 2 * cx.ttl());
     let dead = cx.client_through(&link, Capability::Permits).await?;
     let client = cx.connected().await?;
     let taken = cx.grant_in_for(&dead, "a", permits(2, 3)?, ttl).await?;

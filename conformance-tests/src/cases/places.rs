@@ -221,7 +221,7 @@ pub(crate) async fn a_grant_to_one_who_left_lasts_for_the_next_one(cx: &Cx) -> V
     // It is connected then, so that the server grants the next request by one answer.
     cx.hold(&client, &ask).await?.released().await?;
     link.hold_replies_after(0);
-    let first = Began::acquire(&client, &ask.clone().ttl(cx.ttl())).await;
+    let first = Began::acquire(&client, &ask.clone().ttl(2 * cx.ttl())).await;
     let held = async {
         while !cx.is_held("a").await? {
             sleep(LITTLE).await;
@@ -235,7 +235,7 @@ pub(crate) async fn a_grant_to_one_who_left_lasts_for_the_next_one(cx: &Cx) -> V
     link.heal();
     let guard = winner.granted(cx, "the one who is still there to be granted").await?;
     let mut waiting = Box::pin(other.acquire(&ask));
-    ensure_pending_beside(&*guard, &mut waiting, 2 * cx.ttl(), "while the winner's ttl lasts").await?;
+    ensure_pending_beside(&*guard, &mut waiting, 3 * cx.ttl(), "while the winner's ttl lasts").await?;
     ensure!(
         guard.state() == State::Held,
         "{:?} with the ttl of one who had left",

@@ -243,10 +243,10 @@ pub(crate) async fn contradicting_options_are_refused(cx: &Cx) -> Verdict {
 pub(crate) async fn a_lost_hold_is_not_shared(cx: &Cx) -> Verdict {
     let (client, other, key) = (cx.subject().await, cx.subject().await, ReentryKey::new());
     let stranger = cx.ask("a").await;
-    let ask = cx.brief("a").reentrant(&key);
+    let ask = cx.lasting("a").await.reentrant(&key);
     let lost = cx.hold(&client, &ask).await?;
     cx.take_away("a").await;
-    cx.within(cx.freed_by(cx.ttl()), "the loss to be told", lost.lost())
+    cx.within(cx.freed_by(ask.ttl), "the loss to be told", lost.lost())
         .await?;
     let guard = cx.hold(&other, &stranger).await?;
     cx.ensure_busy(&client, &ask).await?;

@@ -126,10 +126,11 @@ pub(crate) async fn a_robbed_holders_release_says_so(cx: &RawCx) -> Verdict {
 /// To the user, releasing what was lost is an error, for good.
 pub(crate) async fn a_release_of_a_lost_lock_is_an_error(cx: &Cx) -> Verdict {
     let client = cx.subject().await;
-    let guard = cx.hold(&client, &cx.brief("a")).await?;
+    let ask = cx.lasting("a").await;
+    let guard = cx.hold(&client, &ask).await?;
     cx.take_away("a").await;
     // Where the connection is the hold, a release before that can only learn that its outcome is unknown.
-    cx.within(cx.freed_by(cx.ttl()), "the loss to be told", guard.lost())
+    cx.within(cx.freed_by(ask.ttl), "the loss to be told", guard.lost())
         .await?;
     let Err(error) = cx.soon("the release", guard.release()).await? else {
         return Err(Stop::assertion(

@@ -20,7 +20,7 @@ pub(crate) async fn a_revoke_beside_a_renewal_cuts_nothing_off(cx: &RawCx) -> Ve
     let client = cx.client_with(Capability::Revoke).await?;
     let (operator, other) = (cx.connected().await?, cx.connected().await?);
     Capability::Extend.or_skip(client.capabilities())?;
-    let (short, long) = (cx.ttl(), 2 * cx.ttl());
+    let (short, long) = (2 * cx.ttl(), 3 * cx.ttl());
     let grant = cx.grant_for(&client, "a", short).await?;
     let waiter = cx.wait_out(&other, cx.request("a", cx.long_ttl().await)?).await?;
     let both = async {
