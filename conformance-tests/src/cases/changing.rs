@@ -9,7 +9,7 @@ use tokio::time::timeout;
 
 use super::support::Began;
 use crate::context::Cx;
-use crate::subject::{Ask, State, Subject, SubjectGuard};
+use crate::subject::{Ask, Subject, SubjectGuard};
 use crate::verdict::{Capability, OrFail, Stop, Verdict, ensure, ensure_safe};
 
 /// A client whose guards can be changed like this.
@@ -22,7 +22,7 @@ async fn client_with(cx: &Cx, capability: Capability) -> Result<Arc<dyn Subject>
 /// It reads: others may read as well, and nobody writes.
 async fn ensure_reading(cx: &Cx, guard: &dyn SubjectGuard, write: &Ask, after: &str) -> Verdict {
     let other = cx.subject().await;
-    ensure!(guard.state() == State::Held, "{:?} after {after}", guard.state());
+    ensure!(guard.believes(), "{:?} after {after}", guard.state());
     cx.ensure_busy(&other, write).await?;
     let reader = cx.hold(&other, &write.clone().in_mode(Shared)).await?;
     reader.released().await

@@ -12,7 +12,6 @@ use crate::context::{Cx, RawCx};
 use crate::job::Job;
 use crate::link::Link;
 use crate::raw::{Grant, is_renewed};
-use crate::subject::State;
 use crate::verdict::{OrFail, Stop, Verdict, ensure, ensure_safe};
 
 /// More replies than any client gets that asks for two names.
@@ -113,7 +112,7 @@ pub(crate) async fn processes_killed_in_a_request_cost_no_name(cx: &Cx) -> Verdi
             own_names.push((own, token));
         }
         ensure!(
-            guard.state() == State::Held,
+            guard.believes(),
             "other processes were killed, and the holder says {:?}",
             guard.state()
         );

@@ -194,10 +194,6 @@ pub(crate) async fn a_fixed_lease_is_not_extended(cx: &Cx) -> Verdict {
         "refused as {:?}: {error}",
         error.kind()
     );
-    ensure!(
-        guard.state() == State::Held,
-        "the refusal cost the lock: {:?}",
-        guard.state()
-    );
+    ensure!(guard.believes(), "the refusal cost the lock: {:?}", guard.state());
     guard.released().await
 }

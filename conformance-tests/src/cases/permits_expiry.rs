@@ -2,6 +2,7 @@
 
 use lock_core::backend::ReleaseOutcome;
 
+use super::support::in_one_of;
 use crate::context::RawCx;
 use crate::link::Link;
 use crate::raw::permits;
@@ -74,20 +75,24 @@ pub(crate) async fn a_dead_holders_permits_return(cx: &RawCx) -> Verdict {
 
 /// A permit that is renewed stays its holder's beyond the first ttl, while another one that is not renewed comes back.
 pub(crate) async fn a_renewed_permit_stays(cx: &RawCx) -> Verdict {
+    in_one_of(3, cx, |name| kept_beside_one_that_ends(cx, name)).await
+}
+
+async fn kept_beside_one_that_ends(cx: &RawCx, name: &str) -> Verdict {
     let (link, ttl, one) = (Link::new(), cx.ttl(), permits(1, 2)?);
     let silent = cx.client_through(&link, Capability::Permits).await?;
     let client = cx.connected().await?;
-    let ends = cx.grant_in_for(&silent, "a", one, ttl).await?;
-    let stays = cx.grant_in_for(&client, "a", one, ttl).await?;
+    let ends = cx.grant_in_for(&silent, name, one, ttl).await?;
+    let stays = cx.grant_in_for(&client, name, one, ttl).await?;
     link.stall();
     let bound = cx.freed_by(ttl);
     tokio::select! {
-        ended = cx.until_holders("a", 1, bound, "the silent holder's permit to end") => ended?,
+        ended = cx.until_holders(name, 1, bound, "the silent holder's permit to end") => ended?,
         failed = stays.keep_up(&client, ttl, 2 * bound) => failed?,
     }
     ensure!(stays.is_live(), "a permit that was renewed is lost");
     ends.ensure_over("its permit has ended")?;
-    cx.ensure_refused_beside(&stays, &client, "a", permits(2, 2)?).await?;
+    cx.ensure_refused_beside(&stays, &client, name, permits(2, 2)?).await?;
     stays.release().await?;
-    cx.until_free("a", "all permits have been released").await
+    cx.until_free(name, "all permits have been released").await
 }

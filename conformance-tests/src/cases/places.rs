@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use super::support::{Began, LITTLE, ensure_pending_beside, refused};
+use super::support::{Began, LITTLE, ensure_pending_beside, in_one_of, refused};
 use crate::context::Cx;
 use crate::link::Link;
-use crate::subject::{State, SubjectGuard};
+use crate::subject::SubjectGuard;
 use crate::verdict::{Capability, Stop, Verdict, ensure, ensure_safe};
 
 /// Fifty waiters of a client cost the server one entry, where it counts them, and all have their turn, in order.
@@ -127,23 +127,16 @@ pub(crate) async fn the_winner_has_its_own_terms(cx: &Cx) -> Verdict {
 
 /// The ttl of the one who leaves, and of the one who wins.
 async fn own_terms(cx: &Cx, terms: (Duration, Duration)) -> Verdict {
-    let again = if cx.timing().paused { 0 } else { 4 };
-    for _ in 0..again {
-        match won_on_own_terms(cx, terms).await {
-            // A request was on its way when its waiter left, and shows the former terms. Not each time.
-            Err(Stop::Failed(failure)) if !failure.safety => {}
-            verdict => return verdict,
-        }
-    }
-    won_on_own_terms(cx, terms).await
+    // A request may be on its way when its waiter leaves, and show the former terms. Not each time.
+    in_one_of(5, cx, |name| won_on_own_terms(cx, name, terms)).await
 }
 
-async fn won_on_own_terms(cx: &Cx, (left, won): (Duration, Duration)) -> Verdict {
+async fn won_on_own_terms(cx: &Cx, name: &str, (left, won): (Duration, Duration)) -> Verdict {
     let (holder, client) = (cx.subject().await, cx.subject().await);
-    let ask = cx.ask("a").await;
+    let ask = cx.ask(name).await;
     let guard = cx.hold(&holder, &ask).await?;
     let first = Began::acquire(&client, &ask.clone().ttl(left).label("who left")).await;
-    cx.until_places("a", 1).await?;
+    cx.until_places(name, 1).await?;
     // A try of the same client is answered only when the server has refused the first one.
     cx.ensure_busy(&client, &ask).await?;
     let winner = Began::acquire(&client, &ask.clone().ttl(won).label("the winner")).await;
@@ -151,12 +144,12 @@ async fn won_on_own_terms(cx: &Cx, (left, won): (Duration, Duration)) -> Verdict
     sleep(LITTLE).await;
     guard.released().await?;
     let guard = winner.granted(cx, "the one who is still there to be granted").await?;
-    ensure_winners_terms(cx, &*guard, left, won).await?;
+    ensure_winners_terms(cx, name, &*guard, left, won).await?;
     guard.released().await
 }
 
-async fn ensure_winners_terms(cx: &Cx, guard: &dyn SubjectGuard, left: Duration, won: Duration) -> Verdict {
-    let status = cx.status("a").await?;
+async fn ensure_winners_terms(cx: &Cx, name: &str, guard: &dyn SubjectGuard, left: Duration, won: Duration) -> Verdict {
+    let status = cx.status(name).await?;
     let [holder] = status.holders.as_slice() else {
         return Err(Stop::assertion(format!("one holds it, and {status:?}")));
     };
@@ -191,13 +184,17 @@ async fn ensure_winners_terms(cx: &Cx, guard: &dyn SubjectGuard, left: Duration,
 /// A grant that was under way on the terms of one who has gone meanwhile is the next one's. Where a hold can be handed
 /// over, it ends up on the next one's terms; elsewhere to acquire anew would cost the place, and the old ones may show.
 pub(crate) async fn a_grant_to_one_who_left_is_the_next_ones(cx: &Cx) -> Verdict {
+    in_one_of(3, cx, |name| granted_after_one_who_left(cx, name)).await
+}
+
+async fn granted_after_one_who_left(cx: &Cx, name: &str) -> Verdict {
     let link = Link::new();
     let (holder, client) = (cx.subject().await, cx.subject_through(&link).await);
-    let ask = cx.ask("a").await;
+    let ask = cx.ask(name).await;
     let (left, won) = (cx.long_ttl().await, cx.ttl());
     let guard = cx.hold(&holder, &ask).await?;
     let first = Began::acquire(&client, &ask.clone().ttl(left).label("who left")).await;
-    cx.until_places("a", 1).await?;
+    cx.until_places(name, 1).await?;
     let winner = Began::acquire(&client, &ask.clone().ttl(won).label("the winner")).await;
     link.hold_replies_after(0);
     guard.released().await?;
@@ -208,9 +205,9 @@ pub(crate) async fn a_grant_to_one_who_left_is_the_next_ones(cx: &Cx) -> Verdict
     link.heal();
     let guard = winner.granted(cx, "the one who is still there to be granted").await?;
     cx.ensure_busy_beside(&*guard, &holder, &ask).await?;
-    ensure_winners_terms(cx, &*guard, left, won).await?;
+    ensure_winners_terms(cx, name, &*guard, left, won).await?;
     guard.released().await?;
-    cx.until_free("a", "the release").await
+    cx.until_free(name, "the release").await
 }
 
 /// The same of one who asked for less time: the hold does not end with the ttl for which it was granted.
@@ -236,11 +233,7 @@ pub(crate) async fn a_grant_to_one_who_left_lasts_for_the_next_one(cx: &Cx) -> V
     let guard = winner.granted(cx, "the one who is still there to be granted").await?;
     let mut waiting = Box::pin(other.acquire(&ask));
     ensure_pending_beside(&*guard, &mut waiting, 3 * cx.ttl(), "while the winner's ttl lasts").await?;
-    ensure!(
-        guard.state() == State::Held,
-        "{:?} with the ttl of one who had left",
-        guard.state()
-    );
+    ensure!(guard.believes(), "{:?} with the ttl of one who had left", guard.state());
     drop(waiting);
     guard.released().await?;
     cx.until_free("a", "the release").await

@@ -3,6 +3,7 @@
 use lock_core::backend::Mode::{Exclusive, Shared};
 use lock_core::backend::{ReleaseOutcome, Renewal};
 
+use super::support::in_one_of;
 use crate::context::RawCx;
 use crate::link::Link;
 use crate::verdict::{Capability, Verdict, ensure};
@@ -53,19 +54,23 @@ pub(crate) async fn renewing_one_reader_prolongs_no_other(cx: &RawCx) -> Verdict
 
 /// A reader that renews its hold keeps it beyond the first ttl, after every other reader has left.
 pub(crate) async fn a_renewed_reader_stays(cx: &RawCx) -> Verdict {
+    in_one_of(3, cx, |name| reading_by_renewals(cx, name)).await
+}
+
+async fn reading_by_renewals(cx: &RawCx, name: &str) -> Verdict {
     let ttl = cx.ttl();
     let client = cx.client_with(Capability::Shared).await?;
-    let leaves = cx.grant_in(&cx.connected().await?, "a", Shared).await?;
-    let stays = cx.grant_in_for(&client, "a", Shared, ttl).await?;
+    let leaves = cx.grant_in(&cx.connected().await?, name, Shared).await?;
+    let stays = cx.grant_in_for(&client, name, Shared, ttl).await?;
     stays.keep_up(&client, ttl, ttl / 2).await?;
     leaves.release().await?;
     stays.keep_up(&client, ttl, ttl * 3 / 4).await?;
-    cx.ensure_refused_beside(&stays, &cx.connected().await?, "a", Exclusive)
+    cx.ensure_refused_beside(&stays, &cx.connected().await?, name, Exclusive)
         .await?;
-    cx.ensure_holders("a", 1, "one reader renewed").await?;
+    cx.ensure_holders(name, 1, "one reader renewed").await?;
     ensure!(stays.is_live(), "a reader that renewed lost its hold");
     stays.release().await?;
-    cx.until_free("a", "all readers have released").await
+    cx.until_free(name, "all readers have released").await
 }
 
 /// A reader's hold that expired stays expired: neither its late renewal nor its late release touches the other readers.

@@ -5,18 +5,22 @@ use std::time::Duration;
 use lock_core::backend::{Attempt, Renewal};
 use tokio::time::{Instant, sleep};
 
-use super::support::{ensure_pending_beside, is_pending};
+use super::support::{ensure_pending_beside, in_one_of, is_pending};
 use crate::context::{Cx, RawCx};
 use crate::link::Link;
 use crate::raw::Grant;
 use crate::subject::State;
-use crate::verdict::{OrFail, Stop, Verdict, ensure};
+use crate::verdict::{OrFail, Verdict, ensure};
 
 /// A lock outlasts its ttl as long as its client lives, and another client waits in vain.
 pub(crate) async fn a_held_lock_is_renewed(cx: &Cx) -> Verdict {
+    in_one_of(3, cx, |name| held_for_three_ttls(cx, name)).await
+}
+
+async fn held_for_three_ttls(cx: &Cx, name: &str) -> Verdict {
     let (client, waiter) = (cx.subject().await, cx.subject().await);
-    let guard = cx.hold(&client, &cx.brief("a")).await?;
-    let ask = cx.ask("a").await;
+    let guard = cx.hold(&client, &cx.brief(name)).await?;
+    let ask = cx.ask(name).await;
     let mut waiting = Box::pin(waiter.acquire(&ask));
     ensure_pending_beside(&*guard, &mut waiting, 3 * cx.ttl(), "while it was held").await?;
     // A busy machine may have made it suspect.
@@ -34,8 +38,12 @@ pub(crate) async fn a_held_lock_is_renewed(cx: &Cx) -> Verdict {
 
 /// Each renewal keeps the hold for its ttl again, at the server and in the lease; a session does it by itself.
 pub(crate) async fn a_renewal_keeps_the_hold(cx: &RawCx) -> Verdict {
+    in_one_of(3, cx, |name| kept_by_renewals(cx, name)).await
+}
+
+async fn kept_by_renewals(cx: &RawCx, name: &str) -> Verdict {
     let (client, other, ttl) = (cx.backend().await, cx.connected().await?, cx.ttl());
-    let grant = cx.grant_for(&client, "a", ttl).await?;
+    let grant = cx.grant_for(&client, name, ttl).await?;
     for _ in 0..10 {
         sleep(ttl / 5).await;
         if !client.capabilities().session_renewal {
@@ -46,7 +54,7 @@ pub(crate) async fn a_renewal_keeps_the_hold(cx: &RawCx) -> Verdict {
             );
             ensure_later_end(&grant, asked, before, ttl, "renewed")?;
         }
-        cx.ensure_taken_beside(&grant, &other, "a").await?;
+        cx.ensure_taken_beside(&grant, &other, name).await?;
     }
     ensure!(grant.is_live(), "it was renewed all along, and is not held");
     grant.release().await
@@ -141,9 +149,13 @@ pub(crate) async fn a_repeated_acquire_is_released_once(cx: &RawCx) -> Verdict {
 
 /// A network that is silent for less than the ttl costs nothing.
 pub(crate) async fn a_short_silence_is_survived(cx: &Cx) -> Verdict {
+    in_one_of(3, cx, |name| held_over_short_silences(cx, name)).await
+}
+
+async fn held_over_short_silences(cx: &Cx, name: &str) -> Verdict {
     let (link, ttl) = (Link::new(), cx.ttl());
     let client = cx.subject_through(&link).await;
-    let guard = cx.hold(&client, &cx.brief("a")).await?;
+    let guard = cx.hold(&client, &cx.brief(name)).await?;
     for _ in 0..3 {
         link.stall();
         sleep(ttl / 4).await;
@@ -154,7 +166,7 @@ pub(crate) async fn a_short_silence_is_survived(cx: &Cx) -> Verdict {
             "lost through a silence of a quarter of its ttl"
         );
     }
-    cx.ensure_busy_beside(&*guard, &cx.subject().await, &cx.ask("a").await)
+    cx.ensure_busy_beside(&*guard, &cx.subject().await, &cx.ask(name).await)
         .await?;
     guard.released().await
 }
@@ -162,26 +174,18 @@ pub(crate) async fn a_short_silence_is_survived(cx: &Cx) -> Verdict {
 /// A line on which every answer takes two fifths of the ttl, or what the harness says, costs no hold: a late answer counts
 /// for its request.
 pub(crate) async fn a_slow_line_loses_no_hold(cx: &Cx) -> Verdict {
-    let again = if cx.timing().paused { 0 } else { 2 };
-    for _ in 0..again {
-        match held_on_a_slow_line(cx).await {
-            // A machine that stands still for a quarter of the ttl may cost a hold, but not each time.
-            Err(Stop::Failed(failure)) if !failure.safety => {}
-            verdict => return verdict,
-        }
-    }
-    held_on_a_slow_line(cx).await
+    in_one_of(3, cx, |name| held_on_a_slow_line(cx, name)).await
 }
 
-async fn held_on_a_slow_line(cx: &Cx) -> Verdict {
+async fn held_on_a_slow_line(cx: &Cx, name: &str) -> Verdict {
     let (link, ttl) = (Link::new(), cx.ttl());
     let (far, waiter) = (cx.subject_through(&link).await, cx.subject().await);
-    let before = cx.hold(&far, &cx.brief("a")).await?;
+    let before = cx.hold(&far, &cx.brief(name)).await?;
     // The time that two machines need comes on top, and busy machines need much.
     let of_it = if cx.timing().paused { 95 } else { 75 };
     link.delay(ttl * cx.round_trip_percent() * of_it / 20_000);
-    let meanwhile = cx.hold(&far, &cx.brief("b")).await?;
-    let ask = cx.ask("a").await;
+    let meanwhile = cx.hold(&far, &cx.brief(&format!("{name}_meanwhile"))).await?;
+    let ask = cx.ask(name).await;
     let mut waiting = Box::pin(waiter.acquire(&ask));
     ensure_pending_beside(&*before, &mut waiting, 4 * ttl, "while it was held").await?;
     for guard in [before, meanwhile] {
@@ -195,9 +199,13 @@ async fn held_on_a_slow_line(cx: &Cx) -> Verdict {
 
 /// A renewal that is still under way when the lock is released does not bring it back.
 pub(crate) async fn no_renewal_outlives_the_release(cx: &Cx) -> Verdict {
+    in_one_of(3, cx, |name| released_beside_a_renewal(cx, name)).await
+}
+
+async fn released_beside_a_renewal(cx: &Cx, name: &str) -> Verdict {
     let (link, ttl) = (Link::new(), cx.ttl());
     let client = cx.subject_through(&link).await;
-    let guard = cx.hold(&client, &cx.brief("a")).await?;
+    let guard = cx.hold(&client, &cx.brief(name)).await?;
     link.hold_requests();
     cx.within(ttl + cx.patience(), "a renewal to be sent", link.holding())
         .await?;
@@ -210,9 +218,9 @@ pub(crate) async fn no_renewal_outlives_the_release(cx: &Cx) -> Verdict {
     cx.soon("the release", releasing).await?.or_fail("release")?;
     for _ in 0..20 {
         sleep(ttl / 10).await;
-        ensure!(!cx.is_held("a").await?, "held again after its release");
+        ensure!(!cx.is_held(name).await?, "held again after its release");
     }
-    cx.until_free("a", "the release").await
+    cx.until_free(name, "the release").await
 }
 
 /// Nothing renews after a release, though a renewal would be due.

@@ -6,7 +6,7 @@ use lock_core::backend::{AcquireRequest, Attempt, DistributedLock, ReleaseOption
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::yield_now;
 
-use super::support::{Polls, on_a_thread};
+use super::support::{Polls, in_one_of, on_a_thread};
 use crate::context::{Cx, RawCx};
 use crate::raw::{Grant, drive};
 use crate::subject::{Ask, Subject, SubjectGuard};
@@ -108,23 +108,27 @@ pub(crate) async fn a_release_dropped_half_way_can_be_repeated(cx: &RawCx) -> Ve
 /// A runtime that used the client first and that nobody drives keeps nobody on another one waiting, neither for an
 /// acquire nor for a release, and no hold without its renewals.
 pub(crate) async fn an_idle_runtime_keeps_nobody_waiting(cx: &Cx) -> Verdict {
+    in_one_of(3, cx, |name| held_beside_an_idle_runtime(cx, name)).await
+}
+
+async fn held_beside_an_idle_runtime(cx: &Cx, name: &str) -> Verdict {
     let client = cx.subject().await;
-    let (user, ask) = (client.clone(), cx.ask("first").await);
+    let (user, ask) = (client.clone(), cx.ask(&format!("{name}_first")).await);
     let _idle = on_a_thread(move || {
         let runtime = runtime()?;
         let guard = acquire_on(&runtime, &user, &ask)?;
         runtime.block_on(guard.released())?;
         Ok::<_, Stop>(Idle(Some(runtime)))
     })??;
-    let held = cx.hold(&client, &cx.brief("held")).await?;
-    let ask = cx.ask("a").await;
+    let held = cx.hold(&client, &cx.brief(&format!("{name}_held"))).await?;
+    let ask = cx.ask(name).await;
     for _ in 0..3 {
         drop(cx.hold(&client, &ask).await?);
     }
-    cx.until_free("a", "its guard was dropped").await?;
+    cx.until_free(name, "its guard was dropped").await?;
     cx.hold(&client, &ask).await?.released().await?;
     tokio::time::sleep(2 * cx.ttl()).await;
-    cx.ensure_busy_beside(&*held, &cx.subject().await, &cx.ask("held").await)
+    cx.ensure_busy_beside(&*held, &cx.subject().await, &cx.ask(&format!("{name}_held")).await)
         .await?;
     held.released().await
 }
