@@ -179,7 +179,21 @@ impl Cx {
 
     /// Who has the name, as a client of its own sees it.
     pub(crate) async fn status(&self, name: &str) -> Result<LockStatus, Stop> {
-        self.observer().await.status(name).await.or_fail("ask for the status")
+        let observer = self.observer().await;
+        let asked = async {
+            loop {
+                match observer.status(name).await {
+                    // A busy machine may answer too late, and a quorum not know it for a moment.
+                    Err(error) if error.is_retryable() => sleep(LOOK_AGAIN).await,
+                    status => return status,
+                }
+            }
+        };
+        match timeout(self.patience(), asked).await {
+            Ok(status) => status.or_fail("ask for the status"),
+            // Once more, so that the error says why.
+            Err(_) => observer.status(name).await.or_fail("ask for the status"),
+        }
     }
 
     /// The label of the name's holder, if the server knows it.

@@ -76,13 +76,15 @@ pub(crate) async fn a_failed_upgrade_leaves_the_guard_reading(cx: &Cx) -> Verdic
     let (other, write) = (cx.subject().await, cx.ask("a").await);
     let reader = cx.hold(&other, &write.clone().in_mode(Shared)).await?;
     let mut guard = cx.hold(&client, &write.clone().in_mode(Upgradable)).await?;
-    let limit = Some(Duration::from_millis(200));
+    let mut limit = Duration::from_millis(200);
     for is_last in [false, false, true] {
-        match cx.soon("an upgrade to time out", guard.upgrade(limit)).await? {
+        let (what, bound) = ("an upgrade to time out", limit + cx.patience());
+        match cx.within(bound, what, guard.upgrade(Some(limit))).await? {
             Err(error) if error.kind() == ErrorKind::TimedOut => break,
             // A busy server may answer later than that.
             Err(error) if error.kind() == ErrorKind::Unavailable && !is_last => {
                 cx.ensure_busy(&other, &write).await?;
+                limit *= 4;
             }
             Ok(()) => return Err(Stop::by_ttl("upgraded beside a reader")),
             Err(error) => return Err(Stop::assertion(format!("an upgrade beside a reader failed: {error}"))),

@@ -31,15 +31,15 @@ pub(crate) async fn all_or_none(cx: &Cx) -> Verdict {
     let (client, other) = (client(cx).await?, cx.subject().await);
     let asks = asks(cx, ["a", "b", "c"]).await;
     let taken = cx.hold(&other, &asks[1]).await?;
-    let (what, limit) = ("an acquire of several to time out", Duration::from_secs(1));
+    let (what, mut limit) = ("an acquire of several to time out", Duration::from_secs(1));
     for is_last in [false, false, true] {
         // Connects it: on a busy machine a handshake alone may take longer than the limit.
         cx.ensure_busy(&client, &asks[1]).await?;
         let acquiring = client.acquire_all(&asks, WaitLimit::Within(limit));
-        match cx.soon(what, acquiring).await? {
+        match cx.within(limit + cx.patience(), what, acquiring).await? {
             Err(error) if error.kind() == ErrorKind::TimedOut => break,
             // So may an answer.
-            Err(error) if error.kind() == ErrorKind::Unavailable && !is_last => {}
+            Err(error) if error.kind() == ErrorKind::Unavailable && !is_last => limit *= 4,
             Ok(Some(_)) => return Err(Stop::by_ttl("one was taken, and all were granted")),
             refused => return Err(Stop::assertion(format!("one was taken, and all came to {refused:?}"))),
         }

@@ -72,7 +72,7 @@ pub(crate) async fn no_place_outlives_its_waiters(cx: &Cx) -> Verdict {
 
 /// That the first one's time is up does not cost the others their place before another client. By capability.
 pub(crate) async fn a_place_outlives_a_timeout(cx: &Cx) -> Verdict {
-    place_outlives(cx, Some(Duration::from_secs(4))).await
+    place_outlives(cx, Some(Duration::from_secs(12))).await
 }
 
 /// Nor does it when the first one is dropped. By capability.
@@ -97,9 +97,10 @@ async fn place_outlives(cx: &Cx, time: Option<Duration>) -> Verdict {
     let elsewhere = Began::acquire(&other, &ask).await;
     cx.until_places("a", 2).await?;
     match time {
-        Some(_) => {
+        Some(time) => {
             let what = "the first one's time to be up";
-            refused(first.end(cx, what).await?, what)?;
+            let ended = cx.within(time + cx.patience(), what, first.ended()).await??;
+            refused(ended, what)?;
         }
         None => first.drop_it().await,
     }

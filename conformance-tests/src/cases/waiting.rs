@@ -7,7 +7,7 @@ use lock_core::backend::request::Terms;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-use super::support::{LITTLE, ensure_pending, refused};
+use super::support::{LITTLE, ensure_pending, in_one_of, refused};
 use crate::context::{Cx, RawCx};
 use crate::subject::SubjectGuard;
 use crate::verdict::{Capability, OrFail, Stop, Verdict, ensure};
@@ -118,7 +118,7 @@ pub(crate) async fn a_wait_times_out_naming_the_holder(cx: &Cx) -> Verdict {
     let (holder, waiter) = (cx.subject().await, cx.subject().await);
     let ask = cx.ask("a").await;
     let guard = cx.hold(&holder, &ask.clone().label("the holder")).await?;
-    let (time, mut attempts) = (Duration::from_secs(2), 0);
+    let (mut time, mut attempts) = (Duration::from_secs(2), 0);
     let error = loop {
         // It has reached the server, and will be answered in time.
         cx.ensure_busy(&waiter, &ask).await?;
@@ -138,6 +138,7 @@ pub(crate) async fn a_wait_times_out_naming_the_holder(cx: &Cx) -> Verdict {
         if error.kind() != ErrorKind::Unavailable || attempts == 3 {
             break error;
         }
+        time *= 4;
     };
     ensure!(
         error.kind() == ErrorKind::TimedOut,
@@ -190,7 +191,7 @@ pub(crate) async fn waits_with_one_limit_all_time_out(cx: &Cx) -> Verdict {
     let (holder, client) = (cx.subject().await, cx.subject().await);
     let ask = cx.ask("a").await;
     let guard = cx.hold(&holder, &ask).await?;
-    let time = Duration::from_secs(2);
+    let mut time = Duration::from_secs(2);
     for gap in [Duration::ZERO, Duration::from_millis(5)] {
         let mut attempts = 0;
         let error = loop {
@@ -220,6 +221,7 @@ pub(crate) async fn waits_with_one_limit_all_time_out(cx: &Cx) -> Verdict {
             if error.is_none() || attempts == 3 {
                 break error;
             }
+            time *= 4;
         };
         if let Some(error) = error {
             let kind = error.kind();
@@ -314,17 +316,21 @@ pub(crate) async fn a_request_given_up_ends_soon(cx: &RawCx) -> Verdict {
 
 /// Terms may change while a request waits; the hold has those of the moment when it was granted.
 pub(crate) async fn the_terms_of_the_grant_count(cx: &RawCx) -> Verdict {
+    in_one_of(5, cx, |name| granted_on_new_terms(cx, name)).await
+}
+
+async fn granted_on_new_terms(cx: &RawCx, name: &str) -> Verdict {
     let (holder, waiter) = (cx.backend().await, cx.backend().await);
-    let grant = cx.grant(&holder, "a").await?;
+    let grant = cx.grant(&holder, name).await?;
     let ttl = cx.long_ttl().await;
-    let waiting = cx.wait_for(&waiter, "a", ttl / 4).await?;
+    let waiting = cx.wait_for(&waiter, name, ttl / 4).await?;
     waiting.control.set_terms(Terms::new(ttl).label("the winner"));
     // By then requests with the former terms are answered. The contract has no event for that: a request that was sent before may
     // be granted on the terms with which it was sent.
     sleep(50 * LITTLE).await;
     grant.release().await?;
     let granted = waiting.grant_soon(cx, "the waiter to be granted").await?;
-    let label = cx.holder_of("a").await?;
+    let label = cx.holder_of(name).await?;
     ensure!(
         label.is_none() || label.as_deref() == Some("the winner"),
         "the label of the grant is {label:?}, not the one that the request had by then"

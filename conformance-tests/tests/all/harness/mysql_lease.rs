@@ -55,7 +55,7 @@ impl<W: Which> Harness for LeaseTableHarness<W> {
     }
 
     async fn subject(&self, namespace: &str, route: &Route) -> Arc<dyn Subject> {
-        super::servers::subject(self.backend(namespace, route).await, route)
+        super::servers::subject(self.backend(namespace, route).await)
     }
 
     async fn take_away(&self, namespace: &str, name: &str) {

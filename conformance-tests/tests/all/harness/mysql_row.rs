@@ -128,7 +128,7 @@ impl<W: Which> Harness for RowLockHarness<W> {
     }
 
     async fn subject(&self, namespace: &str, route: &Route) -> Arc<dyn Subject> {
-        super::servers::subject(self.backend(namespace, route).await, route)
+        super::servers::subject(self.backend(namespace, route).await)
     }
 
     /// There is no other way than through the connection: it is the hold.
@@ -225,7 +225,9 @@ impl<W> RowLockHarness<W> {
         if migrated.insert(table.to_owned()) {
             let config = MySqlConfig::from_url(&self.url)
                 .expect("testbed's URL")
-                .with_table(table);
+                .with_table(table)
+                // The server makes the tables of twenty tests one after the other.
+                .with_response_timeout(Duration::from_secs(60));
             schema::migrate(&config).await.expect("make the tables");
         }
     }

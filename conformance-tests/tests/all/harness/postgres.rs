@@ -210,7 +210,7 @@ impl<W: Which> Harness for PostgresHarness<W> {
     }
 
     async fn subject(&self, namespace: &str, route: &Route) -> Arc<dyn Subject> {
-        servers::subject(self.backend(namespace, route).await, route)
+        servers::subject(self.backend(namespace, route).await)
     }
 
     async fn take_away(&self, namespace: &str, name: &str) {

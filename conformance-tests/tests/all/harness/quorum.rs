@@ -159,7 +159,7 @@ impl<A: Node, B: Node, C: Node> Harness for QuorumHarness<A, B, C> {
     }
 
     async fn subject(&self, namespace: &str, route: &Route) -> Arc<dyn Subject> {
-        super::servers::subject(self.backend(namespace, route).await, route)
+        super::servers::subject(self.backend(namespace, route).await)
     }
 
     /// From all nodes at once: one that is robbed long before the others votes again meanwhile.

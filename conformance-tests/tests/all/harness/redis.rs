@@ -207,7 +207,7 @@ impl<W: Which> Harness for RedisHarness<W> {
     }
 
     async fn subject(&self, namespace: &str, route: &Route) -> Arc<dyn Subject> {
-        super::servers::subject(self.backend(namespace, route).await, route)
+        super::servers::subject(self.backend(namespace, route).await)
     }
 
     async fn take_away(&self, namespace: &str, name: &str) {

@@ -64,7 +64,7 @@ impl Harness for ReplicasHarness {
     }
 
     async fn subject(&self, namespace: &str, route: &Route) -> Arc<dyn Subject> {
-        subject(self.backend(namespace, route).await, route)
+        subject(self.backend(namespace, route).await)
     }
 
     async fn take_away(&self, namespace: &str, name: &str) {

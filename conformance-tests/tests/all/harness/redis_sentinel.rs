@@ -59,7 +59,7 @@ impl Harness for SentinelHarness {
     }
 
     async fn subject(&self, namespace: &str, route: &Route) -> Arc<dyn Subject> {
-        super::servers::subject(self.backend(namespace, route).await, route)
+        super::servers::subject(self.backend(namespace, route).await)
     }
 
     async fn take_away(&self, namespace: &str, name: &str) {

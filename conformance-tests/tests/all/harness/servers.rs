@@ -73,21 +73,16 @@ pub(crate) fn hosts(url: &str) -> &str {
     authority.rsplit('@').next().expect("a split has a first part")
 }
 
-/// The response timeout of clients without a link. No case tests it, and a busy machine may need more than the default.
-/// A case waits twice as long, so that the error says what went wrong.
+/// The response timeout of clients without a link, and the operation timeout of all. No case tests them, and a busy machine may need
+/// more than the default. A case waits twice as long, so that the error says what went wrong.
 pub(crate) const UNHURRIED: Duration = Duration::from_secs(10);
 
 /// The connect timeout of clients behind a link: six round trips, which is what a connection with TLS takes, on the slowest line of
 /// any case.
 pub(crate) const CONNECT: Duration = Duration::from_secs(8);
 
-/// The subject that a user of this backend has by this route.
-pub(crate) fn subject(backend: Arc<dyn DistributedLock>, route: &Route) -> Arc<dyn Subject> {
-    match route {
-        Route::Direct => {
-            let configured = LockerSubject::configured(backend, |locker| locker.with_operation_timeout(UNHURRIED));
-            Arc::new(configured)
-        }
-        _ => Arc::new(LockerSubject::new(backend)),
-    }
+/// The subject that a user of this backend has.
+pub(crate) fn subject(backend: Arc<dyn DistributedLock>) -> Arc<dyn Subject> {
+    let configured = LockerSubject::configured(backend, |locker| locker.with_operation_timeout(UNHURRIED));
+    Arc::new(configured)
 }
