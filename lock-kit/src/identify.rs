@@ -40,8 +40,8 @@ const LONGEST_ANSWER: usize = 2048;
 
 /// Reads what the server at this address sends first, over a connection of its own. That is its greeting, if one comes
 /// within `greeting`; or its answer to ZooKeeper's command `srvr`, or to that as a line of text, if one comes within `limit`. If the
-/// server hangs up without a word, as PostgreSQL does, its answer to PostgreSQL's question for TLS over one more connection, if [it is
-/// one](is_postgres). Empty if the server stays silent or hangs up.
+/// server hangs up without a word, as PostgreSQL does, it is asked PostgreSQL's question for TLS over one more connection: that question and
+/// the answer, if [PostgreSQL answers](is_postgres). Empty if the server stays silent or hangs up.
 ///
 /// # Errors
 /// Those of the connection; [`io::ErrorKind::TimedOut`] if it could not be made within `limit`.
@@ -57,11 +57,11 @@ pub async fn first_answer(host: &str, port: u16, greeting: Duration, limit: Dura
         if let Ok(length) = timeout(limit, read(&stream, &mut answer)).await {
             if length? == 0 {
                 let asked = timeout(limit, answer_to(host, port, &ASK_POSTGRES)).await;
-                return Ok(asked
-                    .ok()
-                    .and_then(Result::ok)
-                    .filter(|answer| is_postgres(answer))
-                    .unwrap_or_default());
+                let letter = asked.ok().and_then(Result::ok).unwrap_or_default();
+                return Ok(match letter.as_slice() {
+                    b"S" | b"N" => [&ASK_POSTGRES, letter.as_slice()].concat(),
+                    _ => answer,
+                });
             }
             break;
         }
@@ -113,9 +113,9 @@ pub fn is_tls(answer: &[u8]) -> bool {
     matches!(answer, [21 | 22, 3, 0..=4, ..])
 }
 
-/// Returns whether this is PostgreSQL's answer to the question whether it takes TLS: yes or no, in one letter.
+/// Returns whether this is what PostgreSQL was asked, and its answer: yes or no, in one letter.
 pub fn is_postgres(answer: &[u8]) -> bool {
-    matches!(answer, b"S" | b"N")
+    matches!(answer.strip_prefix(&ASK_POSTGRES), Some([b'S' | b'N', ..]))
 }
 
 /// Returns whether the server at this address answers the beginning of a TLS handshake like one with TLS, within
@@ -255,8 +255,10 @@ mod tests {
                 "MySQL or MariaDB answers",
             ),
             (b"\x15\x03\x01\x00\x02\x02\x46", "a server that wants TLS answers"),
-            (b"S", "PostgreSQL answers"),
-            (b"N", "PostgreSQL answers"),
+            (b"\0\0\0\x08\x04\xd2\x16\x2fS", "PostgreSQL answers"),
+            (b"\0\0\0\x08\x04\xd2\x16\x2fN", "PostgreSQL answers"),
+            // The beginning of a greeting of MySQL's may be one of them.
+            (b"N", "something else answers"),
             (b"SSH-2.0-OpenSSH", "something else answers"),
             (b"", "something else answers"),
         ] {

@@ -10,7 +10,7 @@
 use std::future::pending;
 use std::time::Duration;
 
-use lock_kit::identify::{first_answer, is_postgres};
+use lock_kit::identify::first_answer;
 use tokio::time::sleep;
 
 /// The longest silence of the server on the second connection.
@@ -46,7 +46,7 @@ fn schedule(limit: Duration) -> (Duration, Duration) {
 pub(crate) async fn non_mysql_answer(host: &str, port: u16, silence: Duration) -> Option<Vec<u8>> {
     // A MySQL that hangs stays silent at a text, too; most others answer.
     let answer = first_answer(host, port, silence, silence).await.ok()?;
-    (is_postgres(&answer) || is_no_mysql_greeting(&answer)).then_some(answer)
+    is_no_mysql_greeting(&answer).then_some(answer)
 }
 
 /// True if these first bytes of a server are not those of MySQL: a packet of some hundred bytes, number 0, of protocol
@@ -71,6 +71,8 @@ mod tests {
         assert!(!is_no_mysql_greeting(
             b"\x45\x00\x00\x00\xff\x10\x04Too many connections"
         ));
+        // PostgreSQL was asked for TLS, and has none.
+        assert!(is_no_mysql_greeting(b"\0\0\0\x08\x04\xd2\x16\x2fN"));
         assert!(!is_no_mysql_greeting(b""));
         assert!(!is_no_mysql_greeting(b"\x5b\x00"));
     }
