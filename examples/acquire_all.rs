@@ -17,8 +17,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let url = std::env::args().nth(1).unwrap_or("memory:".into());
     let locks = polylock::connect(&url).await?;
     let done = tokio::try_join!(transfer(&locks, 3, 7), transfer(&locks, 7, 3), transfer(&locks, 3, 9));
-    locks.shutdown().await?; // also after an error: the locks of the other transfers are released
+    let released = locks.shutdown().await; // also after an error: the locks of the other transfers are released
     done?;
+    released?;
     println!("all transfers are done");
     Ok(())
 }

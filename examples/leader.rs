@@ -34,8 +34,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
         stopped = stopped() => stopped.map_err(Into::into),
     };
     println!("{me} stops");
-    locks.shutdown().await?; // the term was dropped: this waits until another process can be elected
-    ended
+    let released = locks.shutdown().await; // the term was dropped: this waits until another process can be elected
+    ended?;
+    released?;
+    Ok(())
 }
 
 /// The leader's work. It is dropped at its next `await` when the term ends.

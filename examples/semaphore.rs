@@ -25,8 +25,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
     let done = all_done(&mut calls).await;
     calls.shutdown().await; // after an error: drops the other calls, and with them their permits
-    locks.shutdown().await?; // waits until these are released
-    done
+    let released = locks.shutdown().await; // waits until these are released
+    done?;
+    released?;
+    Ok(())
 }
 
 async fn all_done(calls: &mut JoinSet<polylock::Result<()>>) -> Result<(), Box<dyn Error>> {
