@@ -37,7 +37,8 @@ const LEAST_STATEMENT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Sets what locks need, in the session.
 pub(crate) fn settings(config: &PostgresConfig) -> String {
-    format!("{SETTINGS};{}", limit_statements(config))
+    // First: the limit that the user's role has may be too short for the rest.
+    format!("{};{SETTINGS}", limit_statements(config))
 }
 
 /// Has the server end a statement in the session that takes too long. An answer that is waited for comes before.
@@ -189,7 +190,7 @@ mod tests {
         assert_eq!(limited(Duration::from_millis(5001)), "SET statement_timeout='5001ms'");
         // The longest one that a configuration takes.
         assert_eq!(limited(Duration::from_secs(3600)), "SET statement_timeout='3600000ms'");
-        assert!(settings(&config()).ends_with(";SET statement_timeout='5000ms'"));
+        assert!(settings(&config()).starts_with("SET statement_timeout='5000ms';"));
     }
 
     #[test]

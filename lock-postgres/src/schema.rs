@@ -150,9 +150,12 @@ pub(crate) async fn prepare_tables(tables: &[Table], connection: &Connection, li
         return Ok(());
     }
     // One at a time: two that make the same table meet in the catalogue. When a whole fleet starts, many wait here, for
-    // longer than a request waits for a lock.
+    // longer than a request waits for a lock. Behind a pooler of transactions the role's own `statement_timeout` would count.
     let script = script(tables);
-    let create = format!("SET LOCAL lock_timeout=0;SELECT pg_advisory_xact_lock(7308332240012276590);{script}");
+    let create = format!(
+        "SET LOCAL lock_timeout=0;SET LOCAL statement_timeout='{}ms';SELECT pg_advisory_xact_lock(7308332240012276590);{script}",
+        limit.as_millis().max(1)
+    );
     match connection.run(&create, Some(limit)).await {
         Ok(_) => Ok(()),
         Err(error) if error.is_denied() => {
