@@ -52,7 +52,8 @@ impl Election {
         // Hears of a close from here on. The acquire reports it.
         let closing = shared.closing.notified();
         shared.check_open()?;
-        if let Some(pauses_until) = self.candidate.pauses_until().filter(|end| Instant::now() < *end) {
+        let pauses_until = self.candidate.pauses_until().filter(|end| Instant::now() < *end);
+        if let Some(pauses_until) = pauses_until {
             tokio::select! {
                 biased;
                 () = closing => {}
@@ -65,7 +66,7 @@ impl Election {
                 left: deadline.saturating_duration_since(Instant::now()),
                 limit,
                 locks: 1,
-                is_crowded: false,
+                is_crowded: pauses_until.is_some(),
             }),
             (Some(limit), _) => WaitLimit::Within(limit),
             (None, _) => WaitLimit::Forever,

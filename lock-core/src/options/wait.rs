@@ -17,7 +17,7 @@ pub(crate) enum WaitLimit {
     Forever,
 }
 
-/// The rest for one lock of a limit for several locks.
+/// The rest for one lock of a limit for several locks, or for more than an acquire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rest {
     pub(crate) left: Duration,
@@ -25,7 +25,7 @@ pub(crate) struct Rest {
     pub(crate) limit: Duration,
     /// For how many locks.
     pub(crate) locks: usize,
-    /// The server said just now that one of the locks is taken.
+    /// The time before was spent on locks that were taken, as the server said just now, or on a pause.
     pub(crate) is_crowded: bool,
 }
 
@@ -54,8 +54,8 @@ impl WaitLimit {
             .and_then(|limit| Instant::now().checked_add(limit))
     }
 
-    /// True if most of the caller's time was spent on locks that were taken. If the server does not answer in the rest, it
-    /// is not silent.
+    /// True if most of the caller's time was spent on locks that were taken, or on a pause. If the server does not answer in the
+    /// rest, it is not silent.
     pub(crate) fn was_spent_waiting(self) -> bool {
         matches!(self, Self::Rest(rest) if rest.is_crowded && rest.left < rest.limit / 2)
     }

@@ -13,6 +13,7 @@ use static_assertions::assert_impl_all;
 use testbed_steady::blocking::receives;
 
 use super::{PATIENCE, two};
+use crate::scripted::{Answer, Request, Scripted};
 
 assert_impl_all!(Election: Clone, Send, Sync);
 assert_impl_all!(Term: Send, Sync);
@@ -141,6 +142,21 @@ fn the_pause_of_a_candidate_is_a_part_of_its_limit() {
     }
     let other = ours.election("a").campaign_within(Duration::ZERO).unwrap();
     assert!(other.is_some(), "one try suffices for a free name");
+}
+
+/// What the pause leaves of a limit may be too short for an answer, which does not show that the server is silent.
+#[test]
+fn a_limit_that_the_pause_uses_up_shows_no_outage() {
+    let is_none = |_| {
+        let server = Scripted::default();
+        // It pauses for a second.
+        let election = Locker::new(server.clone()).election("a").ttl(Duration::from_secs(3));
+        election.campaign().unwrap().resign().unwrap();
+        server.next(Request::Acquire, [Answer::GiveUp]);
+        matches!(election.campaign_within(Duration::from_millis(1300)), Ok(None))
+    };
+    // If the machine stands still, the pause may be over before.
+    assert!((0..5).any(is_none));
 }
 
 #[test]
