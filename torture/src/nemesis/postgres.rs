@@ -49,13 +49,13 @@ pub(super) async fn read_lock(context: &mut Context, server: &LockServer) -> Res
 /// It takes all connections that are left, and ends those of the processes, which need new ones. Nobody has room kept for him: all are
 /// superusers.
 pub(super) async fn connections_full(context: &mut Context, server: &LockServer) -> Result<Struck> {
-    /// For the connections of processes that hold nothing at first.
-    const HELD_WITHIN: Duration = Duration::from_secs(5);
+    /// A busy machine takes all connections slowly, and the processes may hold nothing at first.
+    const KILLED_WITHIN: Duration = Duration::from_secs(20);
     let client = server.postgres().await?;
     let end = Instant::now() + context.time(0.5..2.0);
     let end_theirs = of_processes(context.targets.config.backend, "pg_terminate_backend(pid)");
     let (mut taken, mut is_full, mut kills) = (Vec::new(), false, 0);
-    while Instant::now() < end.min(context.until) || kills == 0 && Instant::now() < end + HELD_WITHIN {
+    while Instant::now() < end.min(context.until) || kills == 0 && Instant::now() < end + KILLED_WITHIN {
         match server.postgres().await {
             Ok(another) => taken.push(another),
             // The room that they leave is taken at once.
