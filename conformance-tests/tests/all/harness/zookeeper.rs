@@ -24,6 +24,9 @@ pub(crate) trait Which: Debug + Send + Sync + 'static {
     /// busy machine.
     const ROUND_TRIP_PERCENT: u32 = 40;
 
+    /// The session timeout.
+    const SESSION: Duration = Duration::from_secs(3);
+
     /// Whether an administrator makes the root paths.
     const HAS_ADMINISTRATOR: bool = false;
 
@@ -77,6 +80,8 @@ pub(crate) struct Three;
 #[async_trait]
 impl Which for Three {
     const ROUND_TRIP_PERCENT: u32 = 20;
+    /// Three servers wait for each other, and stand still for longer on a busy machine.
+    const SESSION: Duration = Duration::from_secs(6);
 
     async fn start() -> Result<Servers, Error> {
         let ensemble = ZooKeeper::new().tick(TICK).start_ensemble();
@@ -166,8 +171,6 @@ async fn shake_hands(url: &str) {
     connected.expect("connect to ZooKeeper over TLS");
 }
 
-/// The session timeout: four ticks of testbed's server.
-const SESSION: Duration = Duration::from_secs(3);
 const TICK: Duration = Duration::from_millis(500);
 
 #[derive(Debug)]
@@ -234,7 +237,7 @@ impl<W: Which> Harness for ZooKeeperHarness<W> {
 
     fn timing(&self) -> Timing {
         Timing::default()
-            .with_ttl(SESSION)
+            .with_ttl(W::SESSION)
             .with_tick(TICK)
             .with_round_trip_percent(W::ROUND_TRIP_PERCENT)
     }
@@ -288,7 +291,9 @@ impl<W: Which> BackendHarness for ZooKeeperHarness<W> {
         }
         let url = super::servers::url_by(route, &self.url).await;
         let config = ZooKeeperConfig::from_url(&url).expect("a valid URL");
-        let config = config.with_root(format!("/{namespace}")).with_session_timeout(SESSION);
+        let config = config
+            .with_root(format!("/{namespace}"))
+            .with_session_timeout(W::SESSION);
         let config = match route {
             Route::Direct => config.with_connect_timeout(UNHURRIED),
             _ => config.with_connect_timeout(CONNECT),
