@@ -97,8 +97,8 @@ async fn an_ensemble_survives_a_process_that_wants_too_many_holds() {
             .lines()
             .find_map(|line| line.ok()?.strip_prefix("holding ")?.parse().ok())
     });
-    // Six thousand requests, each on the disks of two servers.
-    let holds: Option<usize> = timeout(AT_MOST, holding).await.expect("the child holds").unwrap();
+    // Six thousand requests, each on the disks of two servers, and more than once if a busy machine loses the session.
+    let holds: Option<usize> = timeout(4 * AT_MOST, holding).await.expect("the child holds").unwrap();
     let holds = holds.expect("the child process ended early");
     assert!(holds > 0 && holds < NAMES, "{holds}");
     let observer = observer(&ensemble[0]).await;

@@ -27,7 +27,12 @@ async fn ten_thousand_holds_are_kept_over_four_connections() {
             let backend = backend.clone();
             acquiring.spawn(async move { grant(&backend, &format!("name {number}"), secs(600)).await });
         }
-        holds.extend(soon("granted", acquiring.join_all()).await.into_iter().map(Arc::new));
+        holds.extend(
+            all_soon("granted", acquiring.join_all())
+                .await
+                .into_iter()
+                .map(Arc::new),
+        );
     }
     assert!(connections(&mut observer).await <= MOST);
 
