@@ -2,9 +2,9 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use lock_core::Locker;
+use lock_core::{Guard, Locker};
 use lock_mysql::{MySqlConfig, Strategy};
-use testbed::{Clock, MariaDb, in_some_run};
+use testbed::{Clock, MariaDb, assert_safe, in_some_run};
 use tokio::time::{Instant, sleep_until};
 
 use crate::support::proxy::Proxy;
@@ -29,7 +29,7 @@ async fn no_hold_ends_early_or_late_when_the_time_zone_changes_its_offset() {
         "this test needs a server of its own: unset POLYLOCK_MYSQL_URL"
     );
     let fixture = Fixture::on(server);
-    let mut newest = [0; 2];
+    let mut newest = [Newest::default(), Newest::default()];
     for change in CHANGES {
         // If the machine stands still, the change comes before the holds, or the renewed one expires.
         in_some_run("no hold lived through the change", async || {
@@ -40,14 +40,15 @@ async fn no_hold_ends_early_or_late_when_the_time_zone_changes_its_offset() {
                 Clients::connected(&fixture, Strategy::Lease)
             );
             let change = set(&clock, change, BEFORE);
-            let largest = tokio::join!(
-                row.hold_over_the_change(&fixture, change, newest[0]),
-                lease.hold_over_the_change(&fixture, change, newest[1])
+            let [of_row, of_lease] = &mut newest;
+            let held = tokio::join!(
+                row.hold_over_the_change(&fixture, change, of_row),
+                lease.hold_over_the_change(&fixture, change, of_lease)
             );
-            let largest = [largest.0?, largest.1?];
+            held.0?;
+            held.1?;
             let after = offset(&fixture).await;
             assert_eq!(before.abs_diff(after), 60, "minutes: the change took place");
-            newest = largest;
             Ok::<_, &str>(())
         })
         .await;
@@ -68,6 +69,21 @@ async fn offset(fixture: &Fixture) -> u64 {
     let mut observer = fixture.observer().await;
     observer.run("SET SESSION time_zone='SYSTEM'").await;
     observer.number("TIMESTAMPDIFF(MINUTE,UTC_TIMESTAMP(),NOW())").await
+}
+
+/// The largest token of each name that the server keeps, also of earlier runs: each grant has one above it, though the clock goes back before
+/// another run.
+#[derive(Debug, Default)]
+struct Newest {
+    renewed: u64,
+    fixed: u64,
+}
+
+/// The token of a grant, which must be above the newest one before it.
+fn above(newest: u64, guard: &Guard) -> u64 {
+    let token = guard.token().as_u64();
+    assert_safe!(token > newest, "{token} after {newest}");
+    token
 }
 
 struct Clients {
@@ -96,9 +112,13 @@ impl Clients {
         clients
     }
 
-    /// `change`: when it comes. `newest`: the largest token before it. Returns the largest one since, or an error if the machine
-    /// stood still.
-    async fn hold_over_the_change(&self, fixture: &Fixture, change: Instant, newest: u64) -> Result<u64, &'static str> {
+    /// `change`: when it comes. Returns an error if the machine stood still.
+    async fn hold_over_the_change(
+        &self,
+        fixture: &Fixture,
+        change: Instant,
+        newest: &mut Newest,
+    ) -> Result<(), &'static str> {
         let strategy = self.strategy;
         let renewed = self.first.lock("renewed").ttl(RENEWED_TTL).acquire().await.unwrap();
         let asked = Instant::now();
@@ -106,9 +126,12 @@ impl Clients {
         let fixed = self.silent.lock("fixed").ttl(TTL).fixed_lease();
         let fixed = fixed.acquire().await.unwrap();
         if Instant::now() >= change {
-            for late in [renewed, fixed] {
-                // It may have been lost.
-                let _ = late.release().await;
+            for (late, newest) in [(renewed, &mut newest.renewed), (fixed, &mut newest.fixed)] {
+                let token = above(*newest, &late);
+                // It may have been lost, and a row lock takes its token along.
+                if late.release().await.is_ok() {
+                    *newest = token;
+                }
             }
             return Err("the change came before the holds");
         }
@@ -131,19 +154,21 @@ impl Clients {
         let lasted = renewed.check().is_ok();
         assert!(tried.is_none() || !lasted, "{strategy:?}: two have it");
         drop(tried);
+        let token = above(newest.renewed, &renewed);
         let released = renewed.release().await;
+        if released.is_ok() {
+            newest.renewed = token;
+        }
         let last = locker_at(fixture.config(), strategy);
         let last = last.lock("renewed").acquire().await.unwrap();
-        let tokens = [fixed.token(), next.token(), last.token()].map(|token| token.as_u64());
-        assert!(
-            tokens.iter().all(|token| *token > newest),
-            "{strategy:?}: {tokens:?} after {newest}"
-        );
+        above(newest.fixed, &fixed);
+        newest.fixed = above(newest.fixed, &next);
+        newest.renewed = above(newest.renewed, &last);
         next.release().await.unwrap();
         last.release().await.unwrap();
         observer.run("SET GLOBAL time_zone='SYSTEM'").await;
         match lasted && released.is_ok() {
-            true => Ok(tokens.into_iter().max().unwrap()),
+            true => Ok(()),
             false => Err("the renewed hold expired"),
         }
     }
