@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use lock_core::backend::ReleaseOptions;
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::support::LITTLE;
 use crate::child::Child;
-use crate::context::{Cx, RawCx};
+use crate::context::{Cx, LOOK_AGAIN, RawCx};
 use crate::counter::Counter;
 use crate::job::Job;
 use crate::subject::{Ask, Subject};
@@ -132,14 +132,16 @@ pub(crate) async fn exclusion_between_processes(cx: &Cx) -> Verdict {
     for _ in 0..3 {
         children.push(Child::start(cx, &job)?);
     }
+    // A limit for each addition: all of them together may take long on a busy machine. A hold that a release left behind lasts longer.
+    let limit = cx.before_expiry(2 * cx.patience()).await;
+    let (mut seen, mut changed) = (counter.number(), Instant::now());
     for child in &mut children {
         let mut says = pin!(child.says(cx, "counted", 3 * ROUNDS * cx.patience()));
         loop {
-            // A limit for each addition: all of them together may take long on a busy machine.
-            let (before, limit) = (counter.number(), 3 * cx.patience());
-            match timeout(limit, &mut says).await {
+            match timeout(LOOK_AGAIN, &mut says).await {
                 Ok(said) => break said.map(drop)?,
-                Err(_) => ensure!(counter.number() != before, "no process has counted for {limit:?}"),
+                Err(_) if counter.number() != seen => (seen, changed) = (counter.number(), Instant::now()),
+                Err(_) => ensure!(changed.elapsed() < limit, "no process has counted for {limit:?}"),
             }
         }
     }
