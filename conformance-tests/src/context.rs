@@ -180,11 +180,12 @@ impl Cx {
     /// Who has the name, as a client of its own sees it.
     pub(crate) async fn status(&self, name: &str) -> Result<LockStatus, Stop> {
         let observer = self.observer().await;
+        let is_paused = self.timing().paused;
         let asked = async {
             loop {
                 match observer.status(name).await {
                     // A busy machine may answer too late, and a quorum not know it for a moment.
-                    Err(error) if error.is_retryable() => sleep(LOOK_AGAIN).await,
+                    Err(error) if error.is_retryable() && !is_paused => sleep(LOOK_AGAIN).await,
                     status => return status,
                 }
             }
