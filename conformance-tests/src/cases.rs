@@ -48,7 +48,7 @@ mod revoke_beside;
 mod runtimes;
 mod status;
 mod status_details;
-mod support;
+pub(crate) mod support;
 mod tokens;
 mod undeclared;
 mod upgrade;

@@ -21,6 +21,8 @@ use crate::run::execute;
 use crate::subject::{LockerSubject, Subject};
 use crate::verdict::{Outcome, Stop, ensure};
 
+mod repeated;
+
 /// What a backend leaves out.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
@@ -317,6 +319,19 @@ fn what_is_left_behind_is_found_whatever_the_patience() {
             );
         }
     }
+}
+
+/// A hold that the winner's renewals keep shows nothing of the terms for which it was granted.
+#[test]
+fn the_terms_of_one_who_left_show_before_a_renewal() {
+    let mutant = ReferenceHarness::with_mutant(Mutant::TermsReadAfterTheAnswer);
+    let harness = with_longest_ttl(Duration::from_secs(18), mutant, Kind::LongTtls);
+    let case = cases::named("a_grant_to_one_who_left_lasts_for_the_next_one");
+    let outcome = execute(case, Arc::new(harness), case.name);
+    assert!(
+        matches!(&outcome, Outcome::Failed(failure) if failure.asserted),
+        "{outcome}"
+    );
 }
 
 fn case(body: Body) -> Case {

@@ -107,8 +107,9 @@
 //! lists them. A filter that no case matches runs none and fails nothing: look at the number. A failure says where it was found, what was seen,
 //! and the sentence of the contract that its topic is about.
 //! `SAFETY` in it means two holders at a time, or a token that went back. No slow machine explains that: do not repeat such a case.
-//! A case whose hold ends if the machine stands still runs up to five times, each time on another name, until it passes. It prints each
-//! failure after `again, after`. It never does so on paused time, nor after `SAFETY`.
+//! A case whose hold ends if the machine stands still runs up to five times, each time on another name, as long as it fails by what that
+//! explains: its hold was over, or a request was late. It prints each such failure after `again, after`. It never does so on paused time, nor
+//! after any other failure.
 //!
 //! With `POLYLOCK_CONFORMANCE_REPORT=FOLDER` in the environment, the results of the cases that ran are written to `report.html` and
 //! `report.json` there. A case for which there was no server is not in them. Empty the folder before: results of earlier runs stay in it.

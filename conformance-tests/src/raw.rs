@@ -209,31 +209,33 @@ impl RawCx {
         self.soon("an abandon to be answered", abandoning).await
     }
 
-    /// Starts to wait, and comes back when the server has said that the name is taken.
+    /// Starts to wait, and comes back when the server has said that the name is taken. Its holder's ttl does not end meanwhile, so that
+    /// a grant means two holders, but where a session renews.
     pub(crate) async fn wait_for(
         &self,
         backend: &Arc<dyn DistributedLock>,
         name: &str,
         ttl: Duration,
     ) -> Result<Waiter, Stop> {
-        let (request, control) = self.request(name, ttl)?;
-        self.wait_with(backend, request, control).await
+        let waiter = self.wait_out(backend, self.request(name, ttl)?).await?;
+        if waiter.request.last_busy().is_none() {
+            waiter.ensure_waiting("before it was told that the name is taken")?;
+        }
+        Ok(waiter)
     }
 
-    /// Starts to wait with this request, and comes back when the server has said that the name is taken.
+    /// Starts to wait with this request, and comes back when the server has said that the name is taken, or that it is not its turn: a
+    /// grant may break the order alone.
     pub(crate) async fn wait_with(
         &self,
         backend: &Arc<dyn DistributedLock>,
         request: AcquireRequest,
         control: RequestControl,
     ) -> Result<Waiter, Stop> {
-        let waiter = self.go_on_waiting(backend, request, control);
-        let noted = async {
-            while waiter.request.last_busy().is_none() {
-                sleep(Duration::from_millis(5)).await;
-            }
-        };
-        self.soon("the waiter to be told that the name is taken", noted).await?;
+        let waiter = self.wait_out(backend, (request, control)).await?;
+        if waiter.request.last_busy().is_none() {
+            waiter.ensure_in_line("before it was told that the name is taken")?;
+        }
         Ok(waiter)
     }
 
@@ -429,12 +431,13 @@ impl Grant {
 
     /// Releases what must still be ours.
     pub(crate) async fn release(&self) -> Verdict {
-        let outcome = self.hold.release(ReleaseOptions::default()).await.or_fail("release")?;
-        ensure!(
-            outcome == ReleaseOutcome::Released,
-            "a release of a live hold answered {outcome:?}"
-        );
-        Ok(())
+        let ends = Instant::now() + self.lease().valid_for();
+        let released = match self.hold.release(ReleaseOptions::default()).await.or_fail("release") {
+            Ok(ReleaseOutcome::Released) => return Ok(()),
+            Ok(outcome) => Stop::assertion(format!("a release of a live hold answered {outcome:?}")),
+            Err(stop) => stop,
+        };
+        Err(released.explained_if(Instant::now() >= ends))
     }
 
     /// Repeats a release until it is answered, as core does.
@@ -464,11 +467,19 @@ impl Grant {
         Ok(())
     }
 
+    /// Fails unless this was so of a hold that only renewals keep. If it is over, a machine that stood still explains that.
+    #[track_caller]
+    pub(crate) fn ensure_kept(&self, is_so: bool, message: &str) -> Verdict {
+        match is_so {
+            true => Ok(()),
+            false => Err(Stop::assertion(message).explained_if(!self.is_live())),
+        }
+    }
+
     /// Renews, and whether it was still ours.
     pub(crate) async fn renew(&self, ttl: Duration) -> Result<bool, Stop> {
-        Ok(matches!(
-            self.hold.renew(ttl).await.or_fail("renew")?,
-            Renewal::Renewed(_)
-        ))
+        let renewed = self.hold.renew(ttl).await.or_fail("renew");
+        let renewed = renewed.map_err(|stop| stop.explained_if(!self.is_live()))?;
+        Ok(matches!(renewed, Renewal::Renewed(_)))
     }
 }

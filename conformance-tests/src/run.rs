@@ -131,7 +131,7 @@ pub fn execute(case: &'static Case, harness: Arc<dyn BackendHarness>, test: &str
 
 /// Takes SAFETY from what was concluded from a ttl alone where a session renews: there a machine that stands still may end a hold
 /// long before its ttl.
-pub(crate) async fn judged(cx: &Cx, verdict: Verdict) -> Verdict {
+async fn judged(cx: &Cx, verdict: Verdict) -> Verdict {
     match verdict {
         Err(Stop::Failed(failure)) if failure.by_ttl => {
             let safety = !cx.observer().await.capabilities().session_renewal;

@@ -30,6 +30,9 @@ pub struct Failure {
     pub safety: bool,
     /// Whether `safety` was concluded from the first holder's ttl alone, and not from what it believes.
     pub(crate) by_ttl: bool,
+    /// Whether a machine that stood still explains it: a hold was over that only renewals keep, or a request was late. It explains
+    /// such a failure once, but not each time.
+    pub(crate) explained: bool,
     /// Where.
     pub at: &'static Location<'static>,
 }
@@ -140,11 +143,27 @@ impl Stop {
         Self::second(true, message.into())
     }
 
-    /// A name was granted to a second one. If the first one still has it, there are two holders.
+    /// An assertion did not hold, which a machine that stood still explains.
+    #[track_caller]
+    pub(crate) fn explained(message: impl Into<String>) -> Self {
+        Self::assertion(message).explained_if(true)
+    }
+
+    /// The same failure, which a machine that stood still explains if this is so.
+    pub(crate) fn explained_if(mut self, is_explained: bool) -> Self {
+        if let Self::Failed(failure) = &mut self {
+            failure.explained |= is_explained;
+        }
+        self
+    }
+
+    /// A name was granted to a second one. If the first one still has it, there are two holders; else a machine that stood still
+    /// explains it.
     #[track_caller]
     pub(crate) fn second(is_first_held: bool, message: String) -> Self {
         Self::Failed(Failure {
             safety: is_first_held,
+            explained: !is_first_held,
             ..Failure::new(message, true)
         })
     }
@@ -186,6 +205,7 @@ impl Failure {
             asserted,
             safety: false,
             by_ttl: false,
+            explained: false,
             at: Location::caller(),
         }
     }
@@ -250,6 +270,16 @@ macro_rules! ensure {
     };
 }
 pub(crate) use ensure;
+
+/// The same where a machine that stood still explains the failure.
+macro_rules! ensure_or_explained {
+    ($condition:expr, $($message:tt)+) => {
+        if !$condition {
+            return Err($crate::verdict::Stop::explained(format!($($message)+)));
+        }
+    };
+}
+pub(crate) use ensure_or_explained;
 
 /// The same for exclusion and the order of tokens.
 macro_rules! ensure_safe {

@@ -171,7 +171,8 @@ pub(crate) async fn a_kept_name_is_the_first_waiters(cx: &RawCx) -> Verdict {
     let first = cx.wait_for(&first, "a", long).await?;
     cx.until_places("a", 1).await?;
     let sent = release_keeping(cx, &grant, ttl).await?;
-    let second = cx.wait_for(&second, "a", long).await?;
+    let (request, control) = cx.request("a", long)?;
+    let second = cx.wait_with(&second, request, control).await?;
     let next = granted_after(cx, first, sent, ttl).await?;
     second.ensure_waiting("while the first one held it")?;
     next.release().await?;

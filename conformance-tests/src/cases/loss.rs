@@ -13,7 +13,7 @@ use crate::context::{Cx, RawCx};
 use crate::job::Job;
 use crate::link::Link;
 use crate::subject::{End, State, SubjectGuard};
-use crate::verdict::{OrFail, Stop, Verdict, ensure, ensure_safe};
+use crate::verdict::{OrFail, Stop, Verdict, ensure, ensure_or_explained, ensure_safe};
 use crate::yielding::Yielding;
 
 /// Waits until the guard says that it is lost, in each of its ways.
@@ -294,9 +294,11 @@ async fn losses_say_why(cx: &RawCx, name: &str) -> Verdict {
     let guard = held_through(cx, &link, &cut, ttl).await?;
     link.cut();
     let lost = ensure_dated(cx, &guard, ttl, "its connection was cut").await?;
-    ensure!(lost.cause() != LostCause::NotHeld, "cut off from the server: {lost}");
+    ensure_or_explained!(lost.cause() != LostCause::NotHeld, "cut off from the server: {lost}");
+    let is_late = |lost: &Lost| lost.cause() == LostCause::Expired;
     let Some(error) = lost.error() else {
-        return Err(Stop::assertion(format!("cut off, and its loss has no error: {lost}")));
+        let stop = Stop::assertion(format!("cut off, and its loss has no error: {lost}"));
+        return Err(stop.explained_if(is_late(&lost)));
     };
     ensure_explained(error, "a loss whose connection was cut")?;
 
@@ -305,9 +307,8 @@ async fn losses_say_why(cx: &RawCx, name: &str) -> Verdict {
     link.stall();
     let lost = ensure_dated(cx, &guard, ttl, "its connection fell silent").await?;
     let Some(error) = lost.error() else {
-        return Err(Stop::assertion(format!(
-            "unanswered, and its loss has no error: {lost}"
-        )));
+        let stop = Stop::assertion(format!("unanswered, and its loss has no error: {lost}"));
+        return Err(stop.explained_if(is_late(&lost)));
     };
     ensure_unavailable(error, "a loss whose connection fell silent")?;
 
@@ -315,11 +316,11 @@ async fn losses_say_why(cx: &RawCx, name: &str) -> Verdict {
     let guard = held_through(cx, &Link::new(), &taken, ttl).await?;
     cx.take_away(&taken).await;
     let lost = ensure_dated(cx, &guard, ttl, "it was taken away").await?;
-    ensure!(
-        lost.cause() == LostCause::NotHeld || lost.error().is_some(),
-        "taken away, and its loss says neither that nor why: {lost}"
-    );
-    Ok(())
+    if lost.cause() == LostCause::NotHeld || lost.error().is_some() {
+        return Ok(());
+    }
+    let stop = Stop::assertion(format!("taken away, and its loss says neither that nor why: {lost}"));
+    Err(stop.explained_if(is_late(&lost)))
 }
 
 /// A hold of a client behind this link.

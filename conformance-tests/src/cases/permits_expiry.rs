@@ -87,10 +87,12 @@ async fn kept_beside_one_that_ends(cx: &RawCx, name: &str) -> Verdict {
     link.stall();
     let bound = cx.freed_by(ttl);
     tokio::select! {
-        ended = cx.until_holders(name, 1, bound, "the silent holder's permit to end") => ended?,
+        ended = cx.until_holders(name, 1, bound, "the silent holder's permit to end") => {
+            ended.map_err(|stop| stop.explained_if(!stays.is_live()))?;
+        }
         failed = stays.keep_up(&client, ttl, 2 * bound) => failed?,
     }
-    ensure!(stays.is_live(), "a permit that was renewed is lost");
+    stays.ensure_kept(stays.is_live(), "a permit that was renewed is lost")?;
     ends.ensure_over("its permit has ended")?;
     cx.ensure_refused_beside(&stays, &client, name, permits(2, 2)?).await?;
     stays.release().await?;

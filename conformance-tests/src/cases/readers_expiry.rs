@@ -67,8 +67,9 @@ async fn reading_by_renewals(cx: &RawCx, name: &str) -> Verdict {
     stays.keep_up(&client, ttl, ttl * 3 / 4).await?;
     cx.ensure_refused_beside(&stays, &cx.connected().await?, name, Exclusive)
         .await?;
-    cx.ensure_holders(name, 1, "one reader renewed").await?;
-    ensure!(stays.is_live(), "a reader that renewed lost its hold");
+    let shown = cx.ensure_holders(name, 1, "one reader renewed").await;
+    shown.map_err(|stop| stop.explained_if(!stays.is_live()))?;
+    stays.ensure_kept(stays.is_live(), "a reader that renewed lost its hold")?;
     stays.release().await?;
     cx.until_free(name, "all readers have released").await
 }

@@ -10,7 +10,7 @@ use super::support::{Began, ensure_pending, in_one_of};
 use crate::context::Cx;
 use crate::link::Link;
 use crate::subject::{Ask, State, Subject, SubjectGuard};
-use crate::verdict::{Capability, OrFail, Stop, Verdict, ensure, ensure_safe};
+use crate::verdict::{Capability, OrFail, Stop, Verdict, ensure, ensure_or_explained, ensure_safe};
 
 /// Acquires what this key holds already: soon, with the hold's token.
 async fn share(
@@ -142,12 +142,18 @@ async fn nested_while_suspect(cx: &Cx, name: &str) -> Verdict {
     let state = cx
         .within(cx.freed_by(ask.ttl), "the hold to become suspect", suspected)
         .await?;
-    ensure!(
+    ensure_or_explained!(
         state == State::Suspect,
         "cut off, and {state:?} without ever being suspect"
     );
-    let inner = share(cx, &client, &ask, &*outer).await?;
-    ensure!(inner.state() == outer.state(), "one hold, and two states");
+    let shared = async {
+        let inner = share(cx, &client, &ask, &*outer).await?;
+        ensure!(inner.state() == outer.state(), "one hold, and two states");
+        Ok(inner)
+    };
+    let inner = shared
+        .await
+        .map_err(|stop: Stop| stop.explained_if(!outer.believes()))?;
     link.heal();
     drop(inner);
     drop(outer);

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use lock_core::backend::{Attempt, Renewal};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
-use super::support::{ensure_pending_beside, in_one_of, is_pending};
+use super::support::{ensure_pending_beside, in_one_of, released_by};
 use crate::context::{Cx, RawCx};
 use crate::link::Link;
 use crate::raw::Grant;
 use crate::subject::State;
-use crate::verdict::{OrFail, Verdict, ensure};
+use crate::verdict::{OrFail, Stop, Verdict, ensure, ensure_or_explained};
 
 /// A lock outlasts its ttl as long as its client lives, and another client waits in vain.
 pub(crate) async fn a_held_lock_is_renewed(cx: &Cx) -> Verdict {
@@ -24,7 +24,7 @@ async fn held_for_three_ttls(cx: &Cx, name: &str) -> Verdict {
     let mut waiting = Box::pin(waiter.acquire(&ask));
     ensure_pending_beside(&*guard, &mut waiting, 3 * cx.ttl(), "while it was held").await?;
     // A busy machine may have made it suspect.
-    ensure!(guard.state() != State::Lost, "lost, though its client lives");
+    ensure_or_explained!(guard.state() != State::Lost, "lost, though its client lives");
     guard.released().await?;
     ensure!(
         cx.soon("the waiter to be granted", waiting)
@@ -48,15 +48,13 @@ async fn kept_by_renewals(cx: &RawCx, name: &str) -> Verdict {
         sleep(ttl / 5).await;
         if !client.capabilities().session_renewal {
             let (asked, before) = (Instant::now(), grant.lease().valid_for());
-            ensure!(
-                grant.renew(ttl).await?,
-                "a renewal of a live hold said that it was lost"
-            );
+            let renewed = grant.renew(ttl).await?;
+            grant.ensure_kept(renewed, "a renewal of a live hold said that it was lost")?;
             ensure_later_end(&grant, asked, before, ttl, "renewed")?;
         }
         cx.ensure_taken_beside(&grant, &other, name).await?;
     }
-    ensure!(grant.is_live(), "it was renewed all along, and is not held");
+    grant.ensure_kept(grant.is_live(), "it was renewed all along, and is not held")?;
     grant.release().await
 }
 
@@ -161,7 +159,7 @@ async fn held_over_short_silences(cx: &Cx, name: &str) -> Verdict {
         sleep(ttl / 4).await;
         link.heal();
         sleep(ttl * 3 / 4).await;
-        ensure!(
+        ensure_or_explained!(
             guard.state() != State::Lost,
             "lost through a silence of a quarter of its ttl"
         );
@@ -189,7 +187,7 @@ async fn held_on_a_slow_line(cx: &Cx, name: &str) -> Verdict {
     let mut waiting = Box::pin(waiter.acquire(&ask));
     ensure_pending_beside(&*before, &mut waiting, 4 * ttl, "while it was held").await?;
     for guard in [before, meanwhile] {
-        ensure!(guard.state() != State::Lost, "lost on a line that is slow");
+        ensure_or_explained!(guard.state() != State::Lost, "lost on a line that is slow");
         guard.released().await?;
     }
     let granted = cx.soon("the waiter to be granted", waiting).await?;
@@ -208,14 +206,16 @@ async fn released_beside_a_renewal(cx: &Cx, name: &str) -> Verdict {
     let guard = cx.hold(&client, &cx.brief(name)).await?;
     link.hold_requests();
     cx.within(ttl + cx.patience(), "a renewal to be sent", link.holding())
-        .await?;
+        .await
+        .map_err(|stop| stop.explained_if(!guard.believes()))?;
+    let ends = guard.ends();
     let mut releasing = Box::pin(guard.release());
-    ensure!(
-        is_pending(&mut releasing, ttl / 20).await,
-        "released without a word to the server"
-    );
+    if let Ok(released) = timeout(ttl / 20, &mut releasing).await {
+        released_by(ends, released)?;
+        return Err(Stop::assertion("released without a word to the server"));
+    }
     link.heal();
-    cx.soon("the release", releasing).await?.or_fail("release")?;
+    released_by(ends, cx.soon("the release", releasing).await?)?;
     for _ in 0..20 {
         sleep(ttl / 10).await;
         ensure!(!cx.is_held(name).await?, "held again after its release");

@@ -8,12 +8,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use lock_core::{Error, LostCause, Release};
+use lock_core::{Error, ErrorKind, LostCause, Release};
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::context::Cx;
-use crate::run::judged;
 use crate::subject::{Ask, State, Subject, SubjectGuard};
 use crate::verdict::{OrFail, Stop, Verdict, ensure, ensure_safe, ensure_safe_by_ttl};
 
@@ -67,12 +66,17 @@ impl dyn SubjectGuard {
         Ok(())
     }
 
+    /// When it ends if nothing renews it.
+    pub(crate) fn ends(&self) -> Instant {
+        Instant::now() + self.valid_for()
+    }
+
     /// Releases what must still be held, and what nobody shares.
     #[track_caller]
     pub(crate) fn released(self: Box<Self>) -> impl Future<Output = Verdict> {
-        let at = Location::caller();
+        let (at, ends) = (Location::caller(), self.ends());
         async move {
-            let release = self.release().await.or_fail("release")?;
+            let release = released_by(ends, self.release().await)?;
             ensure!(
                 release == Release::Released,
                 "nobody shares it, and its release answered {release:?} (at {at})"
@@ -80,6 +84,14 @@ impl dyn SubjectGuard {
             Ok(())
         }
     }
+}
+
+/// The result of a release. If the hold was over by itself before the release was answered, a machine that stood still explains an error.
+#[track_caller]
+pub(crate) fn released_by(ends: Instant, released: Result<Release, Error>) -> Result<Release, Stop> {
+    let is_lost = matches!(&released, Err(error) if error.kind() == ErrorKind::Lost);
+    let released = released.or_fail("release");
+    released.map_err(|stop| stop.explained_if(is_lost || Instant::now() >= ends))
 }
 
 /// Whether a release counts whose reply got lost together with its connection. A server that executes it in several steps may notice
@@ -213,30 +225,37 @@ async fn ensure_pending_or(
     }
 }
 
-/// Runs all of them at once, and returns the first failure. Each time, they are polled in this order: so they are sent in it.
+/// Runs eight of them at a time, since each may need a connection of its own, and returns the first failure. Each time, they are polled in
+/// this order: so they are sent in it.
 pub(crate) async fn side_by_side<F: Future<Output = Verdict>>(all: impl IntoIterator<Item = F>) -> Verdict {
-    let mut left: Vec<_> = all.into_iter().map(Box::pin).collect();
-    poll_fn(|context| {
-        let mut failed = None;
-        left.retain_mut(|one| match one.as_mut().poll(context) {
-            Poll::Ready(Ok(())) => false,
-            Poll::Ready(Err(stop)) => {
-                failed.get_or_insert(stop);
-                false
-            }
-            Poll::Pending => true,
-        });
-        match failed {
-            Some(stop) => Poll::Ready(Err(stop)),
-            None if left.is_empty() => Poll::Ready(Ok(())),
-            None => Poll::Pending,
+    let mut all = all.into_iter();
+    loop {
+        let mut left: Vec<_> = all.by_ref().take(8).map(Box::pin).collect();
+        if left.is_empty() {
+            return Ok(());
         }
-    })
-    .await
+        poll_fn(|context| {
+            let mut failed = None;
+            left.retain_mut(|one| match one.as_mut().poll(context) {
+                Poll::Ready(Ok(())) => false,
+                Poll::Ready(Err(stop)) => {
+                    failed.get_or_insert(stop);
+                    false
+                }
+                Poll::Pending => true,
+            });
+            match failed {
+                Some(stop) => Poll::Ready(Err(stop)),
+                None if left.is_empty() => Poll::Ready(Ok(())),
+                None => Poll::Pending,
+            }
+        })
+        .await?;
+    }
 }
 
-/// Runs a case on a hold that ends if the machine stands still: up to so many times, each on another name, until it passes. What shows
-/// two holders is never repeated, and nothing is on paused time.
+/// Runs a case on a hold that ends if the machine stands still: up to so many times, each on another name, as long as it fails by
+/// what that explains. Other failures are never repeated, and nothing is on paused time.
 pub(crate) async fn in_one_of<F: Future<Output = Verdict>>(
     attempts: usize,
     cx: &Cx,
@@ -245,8 +264,8 @@ pub(crate) async fn in_one_of<F: Future<Output = Verdict>>(
     const NAMES: [&str; 5] = ["a", "a2", "a3", "a4", "a5"];
     let last = if cx.timing().paused { 0 } else { attempts - 1 };
     for name in &NAMES[..last] {
-        match judged(cx, case(name).await).await {
-            Err(Stop::Failed(failure)) if !failure.safety => println!("again, after {failure}"),
+        match case(name).await {
+            Err(Stop::Failed(failure)) if failure.explained && !failure.safety => println!("again, after {failure}"),
             verdict => return verdict,
         }
     }

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 use super::support::{LITTLE, ensure_pending, in_one_of, refused};
 use crate::context::{Cx, RawCx};
 use crate::subject::SubjectGuard;
-use crate::verdict::{Capability, OrFail, Stop, Verdict, ensure};
+use crate::verdict::{Capability, OrFail, Stop, Verdict, ensure, ensure_or_explained};
 
 /// A try on a free name is granted.
 pub(crate) async fn a_try_on_a_free_name_succeeds(cx: &Cx) -> Verdict {
@@ -191,9 +191,8 @@ pub(crate) async fn waits_with_one_limit_all_time_out(cx: &Cx) -> Verdict {
     let (holder, client) = (cx.subject().await, cx.subject().await);
     let ask = cx.ask("a").await;
     let guard = cx.hold(&holder, &ask).await?;
-    let mut time = Duration::from_secs(2);
     for gap in [Duration::ZERO, Duration::from_millis(5)] {
-        let mut attempts = 0;
+        let (mut time, mut attempts) = (Duration::from_secs(2), 0);
         let error = loop {
             cx.ensure_busy(&client, &ask).await?;
             let mut tasks = JoinSet::new();
@@ -331,7 +330,7 @@ async fn granted_on_new_terms(cx: &RawCx, name: &str) -> Verdict {
     grant.release().await?;
     let granted = waiting.grant_soon(cx, "the waiter to be granted").await?;
     let label = cx.holder_of(name).await?;
-    ensure!(
+    ensure_or_explained!(
         label.is_none() || label.as_deref() == Some("the winner"),
         "the label of the grant is {label:?}, not the one that the request had by then"
     );

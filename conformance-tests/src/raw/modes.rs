@@ -223,7 +223,8 @@ impl Grant {
         let end = tokio::time::Instant::now() + time;
         while tokio::time::Instant::now() < end {
             if !backend.capabilities().session_renewal {
-                ensure!(self.renew(ttl).await?, "a renewal of a live hold said that it was lost");
+                let renewed = self.renew(ttl).await?;
+                self.ensure_kept(renewed, "a renewal of a live hold said that it was lost")?;
             }
             sleep(ttl / 4).await;
         }
