@@ -112,6 +112,9 @@ pub(crate) struct OverTls;
 
 #[async_trait]
 impl Which for OverTls {
+    /// As for an ensemble: each connection begins with a handshake.
+    const SESSION: Duration = Duration::from_secs(6);
+
     async fn start() -> Result<Servers, Error> {
         // Gone with the server.
         let certificates = Certificates::new()?;
