@@ -343,8 +343,8 @@ async fn requests_shorten_the_rest_between_attempts_but_not_below_50_ms() {
     let line = Line::to(shared_address().await);
     line.cut();
     let backend = backend_at(&line.address, &fresh_root());
-    // Each attempt connects once, and twice more to find out why it failed: the server might speak TLS.
-    let attempts = || line.dials().len() / 3;
+    // Each attempt connects once, and three times more to find out why it failed: it might be a PostgreSQL, or speak TLS.
+    let attempts = || line.dials().len() / 4;
     // One that waits.
     let (request, _control) = long("a", true);
     in_some_run("one that waits is no reason to try again", async || {
