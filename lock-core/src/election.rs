@@ -141,8 +141,8 @@ impl Election {
     /// candidate resigns at once.
     ///
     /// The longer it is, the shorter are the round trips of a renewal that a term survives: 0.4 of the TTL without a margin, and
-    /// 0.23 of it with a third. Where a session renews, these are parts of the session timeout; on a quorum of such nodes, 0.07 of it is
-    /// left with a third, and 0.26 with a fifth.
+    /// 0.23 of it with a third. Where a session renews, these are parts of the session timeout. On a quorum of such nodes, a third
+    /// leaves 0.07 of it, and a fifth 0.26. All these figures are calculated.
     ///
     /// # Examples
     /// ```

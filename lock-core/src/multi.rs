@@ -247,7 +247,7 @@ impl Acquiring {
             left: deadline.saturating_duration_since(Instant::now()),
             limit,
             locks: self.plan.len(),
-            is_crowded,
+            has_waited: is_crowded,
         };
         if rest.left.is_zero() {
             return Err(timed_out(lock, &rest));
@@ -264,7 +264,7 @@ impl Acquiring {
             left: Duration::ZERO,
             limit: self.limit.unwrap_or_default(),
             locks: self.plan.len(),
-            is_crowded: false,
+            has_waited: false,
         };
         timed_out(first, &rest)
     }

@@ -41,7 +41,7 @@ pub(crate) fn settings(config: &PostgresConfig) -> String {
     format!("{};{SETTINGS}", limit_statements(config))
 }
 
-/// Has the server end a statement in the session that takes too long. An answer that is waited for comes before.
+/// Has the server end a statement of the session that takes longer than its answer is waited for.
 pub(crate) fn limit_statements(config: &PostgresConfig) -> String {
     let limit = config.response_timeout.max(LEAST_STATEMENT_TIMEOUT);
     format!("SET statement_timeout='{}ms'", limit.as_millis())

@@ -133,6 +133,8 @@ impl Lock {
 
     /// Acquires the lock if it is free, and returns `None` if it is taken.
     ///
+    /// Bind the guard: `if let Some(guard) = lock.try_acquire()? { .. }` holds the lock in the block, `.is_some()` does not.
+    ///
     /// # Errors
     /// Those of [`Lock::try_acquire`](crate::Lock::try_acquire).
     ///

@@ -66,7 +66,7 @@ impl Election {
                 left: deadline.saturating_duration_since(Instant::now()),
                 limit,
                 locks: 1,
-                is_crowded: pauses_until.is_some(),
+                has_waited: pauses_until.is_some(),
             }),
             (Some(limit), _) => WaitLimit::Within(limit),
             (None, _) => WaitLimit::Forever,

@@ -26,7 +26,7 @@ pub(crate) struct Rest {
     /// For how many locks.
     pub(crate) locks: usize,
     /// The time before was spent on locks that were taken, as the server said just now, or on a pause.
-    pub(crate) is_crowded: bool,
+    pub(crate) has_waited: bool,
 }
 
 impl WaitLimit {
@@ -57,7 +57,7 @@ impl WaitLimit {
     /// True if most of the caller's time was spent on locks that were taken, or on a pause. If the server does not answer in the
     /// rest, it is not silent.
     pub(crate) fn was_spent_waiting(self) -> bool {
-        matches!(self, Self::Rest(rest) if rest.is_crowded && rest.left < rest.limit / 2)
+        matches!(self, Self::Rest(rest) if rest.has_waited && rest.left < rest.limit / 2)
     }
 }
 
