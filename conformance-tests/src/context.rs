@@ -9,7 +9,7 @@ use std::time::Duration;
 use lock_core::backend::{DistributedLock, LockStatus, Mode};
 use lock_core::{ErrorKind, LockName};
 use tokio::sync::OnceCell;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::harness::{BackendHarness, Data, Harness, Route, Timing};
 use crate::link::Link;
@@ -349,8 +349,19 @@ impl RawCx {
     /// A new client that has reached the server: what it asks for next takes an answer and no more.
     pub(crate) async fn connected(&self) -> Result<Arc<dyn DistributedLock>, Stop> {
         let client = self.backend().await;
-        self.soon("connect", client.connect()).await?.or_fail("connect")?;
+        self.connect(&client).await?;
         Ok(client)
+    }
+
+    /// Lets the client reach the server. On a busy machine a handshake may take longer than a client waits for it: then once more.
+    pub(crate) async fn connect(&self, client: &Arc<dyn DistributedLock>) -> Verdict {
+        let end = Instant::now() + self.patience();
+        loop {
+            match self.soon("connect", client.connect()).await? {
+                Err(error) if error.is_retryable() && Instant::now() < end => sleep(LOOK_AGAIN).await,
+                connected => return connected.or_fail("connect"),
+            }
+        }
     }
 
     /// A new client behind a link.

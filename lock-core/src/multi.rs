@@ -97,6 +97,8 @@ pub async fn acquire_all_within(locks: impl IntoIterator<Item = Lock>, limit: Du
 /// Acquires several locks if all of them are free, and returns `None` if any is taken. All are tried at the same time. See
 /// [`acquire_all`].
 ///
+/// Bind the guard: `if let Some(guard) = try_acquire_all(locks).await? { .. }` holds the locks in the block, `.is_some()` does not.
+///
 /// # Errors
 /// Those of [`Lock::try_acquire`], for any of the locks, and [`ErrorKind::Misconfigured`] as for [`acquire_all`].
 ///

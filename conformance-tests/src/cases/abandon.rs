@@ -91,7 +91,7 @@ pub(crate) async fn an_abandoned_request_stays_dead(cx: &RawCx) -> Verdict {
 pub(crate) async fn an_unanswered_grant_is_undone(cx: &RawCx) -> Verdict {
     let link = crate::link::Link::new();
     let client = cx.backend_through(&link).await;
-    client.connect().await.or_fail("connect")?;
+    cx.connect(&client).await?;
     link.hold_replies_after(0);
     let waiter = cx.start_waiting(&client, "a", cx.long_ttl().await)?;
     cx.soon("the reply to be on its way", link.holding()).await?;

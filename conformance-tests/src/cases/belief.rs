@@ -13,7 +13,7 @@ use crate::context::RawCx;
 use crate::link::Link;
 use crate::raw::Grant;
 use crate::sending::delay_sending;
-use crate::verdict::{OrFail, Stop, Verdict};
+use crate::verdict::{Stop, Verdict};
 
 /// More than the margin of a lease, and so little that it may pass several times before a grant.
 pub(super) const PART_OF_THE_TTL: u32 = 6;
@@ -42,7 +42,7 @@ pub(crate) async fn belief_in_a_renewal_counts_from_before_its_effect(cx: &RawCx
 pub(super) async fn near(cx: &RawCx) -> Result<(Link, Arc<dyn DistributedLock>), Stop> {
     let link = Link::new();
     let client = cx.backend_through(&link).await;
-    cx.soon("connect", client.connect()).await?.or_fail("connect")?;
+    cx.connect(&client).await?;
     Ok((link, client))
 }
 

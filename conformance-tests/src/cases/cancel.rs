@@ -202,7 +202,7 @@ pub(crate) async fn a_dropped_wait_does_not_stop_the_queue(cx: &Cx) -> Verdict {
 pub(crate) async fn a_request_that_arrives_late_is_undone(cx: &RawCx) -> Verdict {
     let (link, ttl) = (Link::new(), cx.ttl());
     let client = cx.backend_through(&link).await;
-    client.connect().await.or_fail("connect")?;
+    cx.connect(&client).await?;
     link.hold_requests();
     let waiter = cx.start_waiting(&client, "a", ttl)?;
     cx.soon("the request to be on its way", link.holding()).await?;

@@ -30,7 +30,7 @@ pub(crate) async fn a_client_that_dies_in_a_request_costs_no_name(cx: &RawCx) ->
         ensure!(reply < MANY, "a client that asks for two names gets {MANY} replies");
         let (link, own) = (Link::new(), format!("own {reply}"));
         let client = cx.backend_through(&link).await;
-        cx.soon("connect", client.connect()).await?.or_fail("connect")?;
+        cx.connect(&client).await?;
         link.cut_at_reply(reply);
         let is_dead = tokio::select! {
             () = link.swallowed() => true,

@@ -31,7 +31,7 @@ pub(crate) async fn a_silent_clients_hold_ends(cx: &RawCx) -> Verdict {
 pub(crate) async fn belief_counts_from_before_the_request(cx: &RawCx) -> Verdict {
     let (link, ttl) = (Link::new(), cx.ttl());
     let (far, waiter) = (cx.backend_through(&link).await, cx.connected().await?);
-    far.connect().await.or_fail("connect")?;
+    cx.connect(&far).await?;
     // Each reply is late by more than the margin.
     link.delay(ttl / 8);
     let grant = cx.grant_for(&far, "a", ttl).await?;

@@ -13,7 +13,7 @@ use crate::context::{LOOK_AGAIN, RawCx};
 use crate::harness::Data;
 use crate::link::Link;
 use crate::raw::{Grant, drive, is_live};
-use crate::verdict::{OrFail, Skip, Stop, Verdict};
+use crate::verdict::{Skip, Stop, Verdict};
 
 /// The number of names that are used beside the one that is held.
 const OTHERS: usize = 100;
@@ -182,7 +182,7 @@ pub(crate) async fn a_hold_survives_a_crash_of_the_server(cx: &RawCx) -> Verdict
 pub(crate) async fn a_hold_survives_a_broken_connection(cx: &RawCx) -> Verdict {
     let link = Link::new();
     let client = cx.backend_through(&link).await;
-    cx.soon("connect", client.connect()).await?.or_fail("connect")?;
+    cx.connect(&client).await?;
     kept_or_skip(&client, Guarantee::ConnectionLoss).await?;
     let mut held = Held::by(cx, &client).await?;
     let (rival, by) = (Rival::begin(cx, &held).await?, "a broken connection");

@@ -74,7 +74,7 @@ fn ensure_later_end(grant: &Grant, asked: Instant, before: Duration, ttl: Durati
 pub(crate) async fn belief_in_a_renewal_counts_from_before_it(cx: &RawCx) -> Verdict {
     let (link, ttl) = (Link::new(), cx.ttl());
     let (far, waiter) = (cx.backend_through(&link).await, cx.connected().await?);
-    far.connect().await.or_fail("connect")?;
+    cx.connect(&far).await?;
     let asked = Instant::now();
     let grant = cx.grant_for(&far, "a", ttl).await?;
     sleep(ttl / 10).await;
@@ -100,7 +100,7 @@ pub(crate) async fn belief_in_a_renewal_counts_from_before_it(cx: &RawCx) -> Ver
 pub(crate) async fn a_repeated_acquire_is_the_same_grant(cx: &RawCx) -> Verdict {
     let (link, ttl) = (Link::new(), cx.ttl());
     let (client, waiter) = (cx.backend_through(&link).await, cx.connected().await?);
-    client.connect().await.or_fail("connect")?;
+    cx.connect(&client).await?;
     let first_asked = Instant::now();
     let grant = cx.grant_for(&client, "a", ttl).await?;
     sleep(ttl / 5).await;

@@ -58,7 +58,7 @@ impl RawCx {
     ) -> Result<Arc<dyn DistributedLock>, Stop> {
         let client = self.backend_through(link).await;
         capability.or_skip(client.capabilities())?;
-        self.soon("connect", client.connect()).await?.or_fail("connect")?;
+        self.connect(&client).await?;
         Ok(client)
     }
 

@@ -55,6 +55,8 @@ pub fn acquire_all_within(locks: impl IntoIterator<Item = Lock>, limit: Duration
 /// Acquires several locks if all of them are free, and returns `None` if any is taken. See
 /// [`try_acquire_all`](crate::try_acquire_all).
 ///
+/// Bind the guard: `if let Some(guard) = try_acquire_all(locks)? { .. }` holds the locks in the block, `.is_some()` does not.
+///
 /// # Errors
 /// Those of [`try_acquire_all`](crate::try_acquire_all). After an error or `None` no lock is held.
 ///
