@@ -105,6 +105,8 @@ pub(crate) enum Reaction {
     Forward,
     /// The command gets it, and goes on if it was stopped.
     ForwardAndContinue,
+    /// The terminal has sent it to the command, which goes on if it was stopped: until then, it does not get it.
+    Continue,
     /// The command is killed.
     Kill,
 }
@@ -126,7 +128,8 @@ pub(crate) fn while_running(signal: Signal, terminated: Option<Duration>, by_ter
         _ => {}
     }
     match signal {
-        Signal::INT | Signal::QUIT | Signal::TSTP | Signal::WINCH if by_terminal => Reaction::Ignore,
+        Signal::INT | Signal::QUIT if by_terminal => Reaction::Continue,
+        Signal::TSTP | Signal::WINCH if by_terminal => Reaction::Ignore,
         Signal::INT | Signal::TERM | Signal::HUP | Signal::QUIT | Signal::CONT => Reaction::ForwardAndContinue,
         _ => Reaction::Forward,
     }
@@ -170,7 +173,12 @@ mod tests {
 
     #[test]
     fn what_the_terminal_sends_to_both_is_not_sent_again() {
-        assert_eq!(while_running(Signal::INT, None, true), Reaction::Ignore);
+        for signal in [Signal::INT, Signal::QUIT] {
+            assert_eq!(while_running(signal, None, true), Reaction::Continue);
+        }
+        for signal in [Signal::TSTP, Signal::WINCH] {
+            assert_eq!(while_running(signal, None, true), Reaction::Ignore);
+        }
         assert_eq!(while_running(Signal::TERM, None, true), Reaction::ForwardAndContinue);
     }
 

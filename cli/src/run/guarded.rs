@@ -187,6 +187,11 @@ impl Guarded {
                 self.give_terminal();
                 self.send(Signal::CONT);
             }
+            Reaction::Continue => {
+                // All of the job: Ctrl-Z has also stopped what the command has started, for which the command may wait. We get the
+                // signal, too, and pass it on, which changes nothing.
+                let _ = kill_process_group(getpgrp(), Signal::CONT);
+            }
             Reaction::Ignore | Reaction::GiveUp | Reaction::Kill => {}
         }
     }

@@ -4,7 +4,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use testbed::steady::blocking::eventually;
 
-use crate::support::{Left, Running, read_to_end, receives, redis, with_signals};
+use crate::support::{Left, Running, pid, read_to_end, receives, redis, with_signals};
 
 /// A process that left the command's group and session, and whose parent has ended.
 const DAEMON: &str = "(setsid sh -c 'echo daemon; exec sleep 1000' &)";
@@ -145,12 +145,4 @@ async fn a_command_in_our_group_gets_the_signals_and_is_ended_too() {
     running.wait_for("told");
     running.terminate_again();
     assert_eq!(running.end().code, Some(137));
-}
-
-fn pid(line: &str) -> Pid {
-    line.trim()
-        .parse()
-        .ok()
-        .and_then(Pid::from_raw)
-        .expect("the number of a process")
 }

@@ -251,6 +251,15 @@ pub(crate) fn read_to(lines: &Receiver<String>, text: &str) -> String {
     }
 }
 
+/// The process with the number that is this text.
+pub(crate) fn pid(text: &str) -> Pid {
+    text.trim()
+        .parse()
+        .ok()
+        .and_then(Pid::from_raw)
+        .expect("the number of a process")
+}
+
 pub(crate) fn read_to_end(lines: &Receiver<String>) -> Vec<String> {
     std::iter::from_fn(|| next("the end of the output: a process still has it", lines)).collect()
 }

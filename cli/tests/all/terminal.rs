@@ -6,10 +6,11 @@ use std::os::fd::OwnedFd;
 use std::process::Child;
 use std::sync::mpsc::{Receiver, channel};
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use testbed::steady::blocking::eventually;
 
-use crate::support::{Running, delete_lock, read_to, redis, run, with_signals};
+use crate::support::{Running, delete_lock, pid, read_to, redis, run, with_signals};
 
 /// A session of its own whose terminal is ours, with `sh` in it.
 struct Session {
@@ -57,6 +58,13 @@ impl Session {
     /// Returns what is on the screen since the last call.
     fn wait_for(&self, text: &str) -> String {
         read_to(&self.screen, text)
+    }
+
+    /// The process whose number follows this word on the next line that has it.
+    fn process(&self, word: &str) -> Pid {
+        let screen = self.wait_for(word);
+        let (_, number) = screen.rsplit_once(word).expect("it was read");
+        pid(number)
     }
 
     fn press(&mut self, keys: &str) {
@@ -138,6 +146,29 @@ async fn a_command_in_our_group_shares_the_terminal() {
     session.wait_for("command <one>");
     session.wait_for("code 0");
     assert_eq!(session.end(), Some(0));
+}
+
+/// Ctrl-Z also stops what the command has started, for which the command waits. The job has a parent outside, by `set -m`: Ctrl-Z stops no
+/// other one.
+#[testbed::test]
+async fn a_stopped_command_in_our_group_is_ended_by_the_terminal() {
+    let server = redis().await;
+    let text = "ulimit -c 0; set -m
+        $POLYLOCK run --no-group --lock a -- sh -c \"trap 'exit 7' INT; trap 'exit 8' QUIT; sh -c 'echo child \\$\\$; exec cat'; :\"
+        echo \"code $?\"";
+    for (key, code) in [("\u{3}", "code 7"), ("\u{1c}", "code 8")] {
+        let mut session = Session::start(&server.url(), text);
+        let child = session.process("child ").as_raw_nonzero();
+        session.press("\u{1a}");
+        session.wait_for("the command is stopped");
+        eventually("its child is stopped", || {
+            let status = std::fs::read_to_string(format!("/proc/{child}/status")).expect("it runs");
+            status.contains("State:\tT")
+        });
+        session.press(key);
+        session.wait_for(code);
+        assert_eq!(session.end(), Some(0));
+    }
 }
 
 #[testbed::test]
