@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{stdin, stdout};
 
-use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use rustix::process::{Pid, getpgrp};
 use rustix::termios::{isatty, tcgetpgrp, tcsetpgrp};
 
@@ -34,6 +34,20 @@ pub(crate) fn give_to(group: Pid) {
     if tcgetpgrp(stdin()).is_ok_and(|owner| owner == getpgrp()) {
         // It fails if the group has ended meanwhile: then nobody needs it.
         let _ = tcsetpgrp(stdin(), group);
+    }
+}
+
+/// Gives the terminal of standard input to the group of this process, if that group has it, which has ended.
+pub(crate) fn take_from(ended: Pid) {
+    if tcgetpgrp(stdin()).is_ok_and(|owner| owner == ended) {
+        // We are in the background: the system would stop us.
+        let before = SigSet::from(Signal::SIGTTOU).thread_swap_mask(SigmaskHow::SIG_BLOCK);
+        if let Ok(before) = before {
+            // It fails if the terminal has gone: then nobody needs it.
+            let _ = tcsetpgrp(stdin(), getpgrp());
+            // It cannot fail with a mask that there was.
+            let _ = before.thread_set_mask();
+        }
     }
 }
 

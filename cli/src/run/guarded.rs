@@ -146,6 +146,8 @@ impl Guarded {
                 () = sleep(LOOK_EVERY) => self.note_strangers(),
             }
         };
+        // A guard that was killed, or could not start the command, has not handed it back.
+        terminal::take_from(self.process);
         let status = status.map_err(|error| Failure::os("cannot wait for the command", &error))?;
         let code = match status.signal() {
             Some(signal) => Code::of_raw_signal(signal),

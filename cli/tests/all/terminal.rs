@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::process::Child;
 use std::sync::mpsc::{Receiver, channel};
 
-use rustix::process::{Pid, Signal};
+use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use testbed::steady::blocking::eventually;
 
@@ -103,6 +103,19 @@ async fn the_command_reads_the_terminal_and_the_script_after_it_does_too() {
     let mut session = Session::start(&server.url(), text);
     session.press("one\n");
     session.wait_for("command <one>");
+    session.press("two\n");
+    session.wait_for("script <two>");
+    assert_eq!(session.end(), Some(0));
+}
+
+#[testbed::test]
+async fn the_script_reads_the_terminal_after_a_guard_that_was_killed() {
+    let server = redis().await;
+    let text = "$POLYLOCK run --lock a -- sh -c 'echo \"guard $PPID\"; exec cat'; echo \"code $?\"
+        read line; echo \"script <$line>\"";
+    let mut session = Session::start(&server.url(), text);
+    kill_process(session.process("guard "), Signal::KILL).expect("it runs");
+    session.wait_for("code 137");
     session.press("two\n");
     session.wait_for("script <two>");
     assert_eq!(session.end(), Some(0));
