@@ -87,6 +87,11 @@ impl Mark {
         }
     }
 
+    /// Whether a process with this mark has no majority without one of this many of its nodes.
+    pub(crate) fn needs_one_of(&self, nodes: usize) -> bool {
+        self.nodes.saturating_sub(nodes) < rules::majority(self.nodes)
+    }
+
     /// The number of nodes that are in both lists. A node whose mark was seen is in both, and so is one that both call
     /// by the same address. A node that does not answer may be in both under another name, so it counts as long as it
     /// does not answer. If the two lists call no node by the same address where the mark was seen, the largest possible
@@ -226,6 +231,15 @@ mod tests {
         };
         assert!(beside(&[1, 2]));
         assert!(!beside(&[0, 1, 2]), "a node replaced: it answers, and has no mark");
+    }
+
+    #[test]
+    fn a_process_needs_one_of_so_many_nodes_that_the_others_are_no_majority() {
+        let needs_one_of = |list: usize| {
+            let mark = Mark::new(list, None, &[]);
+            (0..=list).find(|nodes| mark.needs_one_of(*nodes))
+        };
+        assert_eq!([1, 2, 3, 4, 5].map(needs_one_of), [1, 1, 2, 2, 3].map(Some));
     }
 
     #[test]

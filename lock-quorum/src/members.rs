@@ -16,6 +16,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout_at};
 
+use self::look::Refusal;
 use self::marks::Marked;
 use self::stay::{Stay, look_and_mark};
 use crate::mark::{self, Mark};
@@ -85,8 +86,8 @@ struct State {
     /// Whether there may be marks that were not seen, since a node did not answer the last look, or since our mark was
     /// placed after it.
     must_look: bool,
-    /// Why this process must not acquire anything.
-    refused: Option<Error>,
+    /// The marks beside which this process must not acquire anything.
+    refusals: BTreeMap<Mark, Refusal>,
     /// The shortest restart delay of another process, if ours is longer.
     longest_ttl: Option<Duration>,
 }
@@ -115,7 +116,7 @@ impl Members {
     /// Whether an acquire with this TTL may continue, as far as is known. Sends no request.
     pub(crate) fn check(&self, ttl: Duration) -> Result<()> {
         let state = self.state.lock();
-        if let Some(error) = &state.refused {
+        if let Some(error) = state.refused() {
             return Err(error.clone());
         }
         match state.longest_ttl.filter(|longest| ttl > *longest) {
@@ -247,7 +248,7 @@ impl Members {
             let is_early = |last: Instant| last.elapsed() < JOIN_AGAIN_EVERY;
             match state.presence {
                 Presence::Unseen => return None,
-                Presence::Left if state.refused.is_some() && state.last_join.is_some_and(is_early) => return None,
+                Presence::Left if state.refused().is_some() && state.last_join.is_some_and(is_early) => return None,
                 _ => {}
             }
         }
@@ -306,7 +307,7 @@ pub(crate) async fn join(members: &Arc<Members>, nodes: &[usize]) -> Result<()> 
         }
     }
     // If it was closed meanwhile, the next acquire joins again.
-    members.state.lock().refused.clone().map_or(Ok(()), Err)
+    members.state.lock().refused().cloned().map_or(Ok(()), Err)
 }
 
 /// Whether an acquire may begin, as far as is known. If the process has left, it joins again. A join that is under way is waited for,
@@ -344,6 +345,11 @@ impl Joining {
 }
 
 impl State {
+    /// Why this process must not acquire anything.
+    fn refused(&self) -> Option<&Error> {
+        self.refusals.values().next().map(|refusal| &refusal.error)
+    }
+
     /// Whether a mark of this process lives at the node. Forgets one that has expired.
     fn has_mark_at(&mut self, node: usize) -> bool {
         self.marks.retain(|mark| mark.node != node || mark.is_live());

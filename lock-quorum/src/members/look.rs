@@ -5,16 +5,34 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use lock_core::{LockName, Result};
+use lock_core::{Error, LockName, Result};
 use tokio::time::{Instant, timeout_at};
 
-use super::{Members, NAMES, PATIENCE};
+use super::{Members, NAMES, PATIENCE, State};
 use crate::mark::Mark;
 use crate::rules;
 
+/// A mark of another process beside which this one must not acquire anything.
+pub(super) struct Refusal {
+    pub(super) error: Error,
+    /// The nodes at which the mark was ever seen.
+    seen_at: BTreeSet<usize>,
+    /// When it was last seen.
+    seen: Instant,
+}
+
+impl Refusal {
+    /// Whether the other process has certainly no lock, although some nodes did not answer: it has no majority without the nodes where
+    /// its mark was seen, and none of these has the mark any more.
+    fn has_ended(&self, mark: &Mark, answered: &BTreeSet<usize>) -> bool {
+        self.seen_at.is_subset(answered) && mark.needs_one_of(self.seen_at.len())
+    }
+}
+
 /// Looks at the marks of others, and notes what they mean. Until every node has answered, the keeper looks again, and what was found
-/// before still counts.
+/// before still counts, unless the other process has [certainly ended](Refusal::has_ended).
 pub(super) async fn look(members: &Members, nodes: &[usize], rest: Duration) {
+    let began = Instant::now();
     members.state.lock().must_look = false;
     let looks = nodes
         .iter()
@@ -34,23 +52,43 @@ pub(super) async fn look(members: &Members, nodes: &[usize], rest: Duration) {
             others.entry(mark).or_default().insert(node);
         }
     }
-    let judged = others
-        .iter()
-        .map(|(mark, seen_at)| members.own.beside(mark, &members.addresses, seen_at, &answered));
-    let judged: Result<Vec<Option<Duration>>> = judged.collect();
     let is_whole = answered.len() == members.nodes.len();
     let mut state = members.state.lock();
     state.must_look |= !is_whole;
-    match judged {
-        Err(error) => state.refused = Some(error),
-        Ok(limits) => {
-            let limit = limits.into_iter().flatten().min();
-            if is_whole {
-                (state.longest_ttl, state.refused) = (limit, None);
-            } else {
-                state.longest_ttl = [state.longest_ttl, limit].into_iter().flatten().min();
+    state.refusals.retain(|mark, refusal| {
+        let is_over = is_whole || !others.contains_key(mark) && refusal.has_ended(mark, &answered);
+        // Another look may have begun after this one, and seen more.
+        !is_over || refusal.seen > began
+    });
+    let mut limit = None;
+    let mut is_refused = false;
+    for (mark, seen_at) in others {
+        match members.own.beside(&mark, &members.addresses, &seen_at, &answered) {
+            Ok(longest) => limit = [limit, longest].into_iter().flatten().min(),
+            Err(error) => {
+                is_refused = true;
+                state.refuse(mark, error, seen_at);
             }
         }
+    }
+    if !is_whole {
+        limit = [state.longest_ttl, limit].into_iter().flatten().min();
+    }
+    if !is_refused {
+        state.longest_ttl = limit;
+    }
+}
+
+impl State {
+    fn refuse(&mut self, mark: Mark, error: Error, seen_at: BTreeSet<usize>) {
+        let seen = Instant::now();
+        let refusal = self.refusals.entry(mark).or_insert(Refusal {
+            error: error.clone(),
+            seen_at: BTreeSet::new(),
+            seen,
+        });
+        (refusal.error, refusal.seen) = (error, seen);
+        refusal.seen_at.extend(seen_at);
     }
 }
 

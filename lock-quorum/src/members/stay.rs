@@ -16,7 +16,7 @@ use super::{Members, PATIENCE, Presence};
 /// of two that come at once one sees the other. See [`answers`] for the `rest`.
 pub(super) async fn look_and_mark(members: &Arc<Members>, nodes: &[usize], rest: Duration) {
     look(members, nodes, rest).await;
-    if members.state.lock().refused.is_none() {
+    if members.state.lock().refused().is_none() {
         leave_marks(members, nodes, rest).await;
         look(members, nodes, rest).await;
     }
@@ -67,7 +67,7 @@ impl Stay {
         if *self.members.ended.borrow() != self.number {
             return false;
         }
-        if state.refused.is_some() {
+        if state.refused().is_some() {
             self.members.leave(&mut state);
             return false;
         }
@@ -96,11 +96,11 @@ async fn renew(members: &Arc<Members>) {
     leave_marks(members, &nodes, PATIENCE).await;
     let (must_look, was_refused, is_limited) = {
         let state = members.state.lock();
-        (state.must_look, state.refused.is_some(), state.longest_ttl.is_some())
+        (state.must_look, state.refused().is_some(), state.longest_ttl.is_some())
     };
     if must_look || was_refused || is_limited {
         look(members, &nodes, PATIENCE).await;
-        let refused = members.state.lock().refused.clone();
+        let refused = members.state.lock().refused().cloned();
         if let Some(error) = refused.filter(|_| !was_refused) {
             tracing::error!(target: "polylock", %error, "a process with another quorum uses the same nodes: no lock is acquired");
         }

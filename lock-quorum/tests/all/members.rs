@@ -14,6 +14,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::TTL;
 
+mod refusals;
 mod runtimes;
 
 /// Longer than a mark outlives its process.
