@@ -50,13 +50,14 @@ impl Mark {
 
     /// Whether this process may continue beside one with the `other` mark. The mark was seen at the nodes `seen_at`,
     /// and the nodes `answered` have answered. If the other process has a shorter restart delay, the result is limited
-    /// to a TTL.
+    /// to a TTL. One with a longer delay must have limited itself: this process's marks at the nodes `known_at` were there first.
     pub(crate) fn beside(
         &self,
         other: &Self,
         own_addresses: &[u32],
         seen_at: &BTreeSet<usize>,
         answered: &BTreeSet<usize>,
+        known_at: &BTreeSet<usize>,
     ) -> Result<Option<Duration>, Error> {
         let shared = self.shared_with(other, own_addresses, seen_at, answered);
         if !rules::majorities_meet(self.nodes, other.nodes, shared) {
@@ -68,8 +69,11 @@ impl Mark {
             );
             return Err(Error::new(ErrorKind::Misconfigured, message));
         }
+        // It can be granted nothing without one of these nodes.
+        let sees_this = seen_at.intersection(known_at).count() >= rules::majority(self.nodes);
         match (self.restart_delay, other.restart_delay) {
             (own, theirs) if own == theirs => Ok(None),
+            (own, theirs) if own < theirs && !own.is_zero() && sees_this => Ok(None),
             (own, theirs) if own > theirs && !theirs.is_zero() => Ok(Some(theirs)),
             (own, theirs) => {
                 let said = |delay: Duration| match delay.is_zero() {
@@ -85,6 +89,10 @@ impl Mark {
                 Err(Error::new(ErrorKind::Misconfigured, message))
             }
         }
+    }
+
+    pub(crate) fn has_longer_delay_than(&self, other: &Self) -> bool {
+        self.restart_delay > other.restart_delay
     }
 
     /// Whether a process with this mark has no majority without one of this many of its nodes.
@@ -147,8 +155,8 @@ mod tests {
     fn beside(own: &[u32], other: &[u32], seen_at: &[usize]) -> bool {
         let [mine, theirs] = [own, other].map(|list| Mark::new(list.len(), MINUTE, list));
         let answered = (0..own.len()).collect();
-        mine.beside(&theirs, own, &seen_at.iter().copied().collect(), &answered)
-            .is_ok()
+        let seen_at = seen_at.iter().copied().collect();
+        mine.beside(&theirs, own, &seen_at, &answered, &BTreeSet::new()).is_ok()
     }
 
     #[test]
@@ -227,7 +235,9 @@ mod tests {
         let [mine, theirs] = [own, other].map(|list| Mark::new(3, MINUTE, &list));
         let beside = |answered: &[usize]| {
             let answered = answered.iter().copied().collect();
-            mine.beside(&theirs, &own, &BTreeSet::from([1, 2]), &answered).is_ok()
+            let seen_at = BTreeSet::from([1, 2]);
+            mine.beside(&theirs, &own, &seen_at, &answered, &BTreeSet::new())
+                .is_ok()
         };
         assert!(beside(&[1, 2]));
         assert!(!beside(&[0, 1, 2]), "a node replaced: it answers, and has no mark");
@@ -248,12 +258,30 @@ mod tests {
         let [none, minute, hour] =
             [None, MINUTE, MINUTE.map(|minute| minute * 60)].map(|delay| Mark::new(3, delay, &list));
         let everywhere = (0..3).collect();
-        let beside = |own: &Mark, other: &Mark| own.beside(other, &list, &everywhere, &everywhere);
+        let beside = |own: &Mark, other: &Mark| own.beside(other, &list, &everywhere, &everywhere, &BTreeSet::new());
         assert_eq!(beside(&minute, &minute).unwrap(), None);
         assert_eq!(beside(&hour, &minute).unwrap(), MINUTE);
         for (own, other) in [(&minute, &hour), (&none, &minute), (&minute, &none)] {
             let error = beside(own, other).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
         }
+    }
+
+    /// The other one saw it at a majority of the nodes.
+    #[test]
+    fn a_shorter_delay_that_was_there_first_is_not_refused() {
+        let list = [1, 2, 3];
+        let [none, minute, hour] =
+            [None, MINUTE, MINUTE.map(|minute| minute * 60)].map(|delay| Mark::new(3, delay, &list));
+        let everywhere = (0..3).collect();
+        let beside = |own: &Mark, other: &Mark, seen_at: &[usize], known_at: &[usize]| {
+            let [seen_at, known_at] = [seen_at, known_at].map(|nodes| nodes.iter().copied().collect());
+            own.beside(other, &list, &seen_at, &everywhere, &known_at).is_ok()
+        };
+        assert!(beside(&minute, &hour, &[0, 1, 2], &[0, 2]));
+        assert!(!beside(&minute, &hour, &[0, 1, 2], &[0]));
+        assert!(!beside(&minute, &hour, &[0, 1], &[0, 2]), "its mark is not there");
+        assert!(!beside(&none, &hour, &[0, 1, 2], &[0, 1, 2]), "no delay at all");
+        assert!(!beside(&minute, &none, &[0, 1, 2], &[0, 1, 2]));
     }
 }

@@ -90,6 +90,8 @@ struct State {
     refusals: BTreeMap<Mark, Refusal>,
     /// The shortest restart delay of another process, if ours is longer.
     longest_ttl: Option<Duration>,
+    /// Whether a process with a longer restart delay was seen, which has to see this one.
+    is_beside_longer: bool,
 }
 
 impl Members {

@@ -35,11 +35,11 @@ fn marks() {
         let (all, first) = ((0..3).collect(), [0].into());
         for delay in [None, Some(Duration::from_secs(60))] {
             let us = Mark::new(3, delay, &own);
-            let alike = us.beside(&us, &own, &all, &all);
+            let alike = us.beside(&us, &own, &all, &all, &BTreeSet::new());
             assert!(alike.is_ok_and(|limit| limit.is_none()));
             for answered in [&all, &first] {
                 // Nobody goes on with the same lock beside a process that may have a majority of its own.
-                let beside = us.beside(&mark, &own, &first, answered).is_ok();
+                let beside = us.beside(&mark, &own, &first, answered, &BTreeSet::new()).is_ok();
                 assert!(!beside || mark.nodes <= 4, "{label:?}");
             }
         }

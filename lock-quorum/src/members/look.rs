@@ -1,6 +1,8 @@
 //! Looks for the marks of other processes.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -8,6 +10,7 @@ use futures_util::stream::FuturesUnordered;
 use lock_core::{Error, LockName, Result};
 use tokio::time::{Instant, timeout_at};
 
+use super::marks::Marked;
 use super::{Members, NAMES, PATIENCE, State};
 use crate::mark::Mark;
 use crate::rules;
@@ -33,7 +36,11 @@ impl Refusal {
 /// before still counts, unless the other process has [certainly ended](Refusal::has_ended).
 pub(super) async fn look(members: &Members, nodes: &[usize], rest: Duration) {
     let began = Instant::now();
-    members.state.lock().must_look = false;
+    let own = {
+        let mut state = members.state.lock();
+        state.must_look = false;
+        state.marks.clone()
+    };
     let looks = nodes
         .iter()
         .flat_map(|node| (0..NAMES).map(move |number| (*node, number)));
@@ -52,30 +59,67 @@ pub(super) async fn look(members: &Members, nodes: &[usize], rest: Duration) {
             others.entry(mark).or_default().insert(node);
         }
     }
-    let is_whole = answered.len() == members.nodes.len();
-    let mut state = members.state.lock();
-    state.must_look |= !is_whole;
-    state.refusals.retain(|mark, refusal| {
-        let is_over = is_whole || !others.contains_key(mark) && refusal.has_ended(mark, &answered);
+    members.note(began, own, &answered, others);
+}
+
+impl Members {
+    /// Notes what a look means that `began` then, when this process had its `own` marks.
+    fn note(
+        &self,
+        began: Instant,
+        mut own: Vec<Arc<Marked>>,
+        answered: &BTreeSet<usize>,
+        others: BTreeMap<Mark, BTreeSet<usize>>,
+    ) {
+        let is_whole = answered.len() == self.nodes.len();
+        let mut state = self.state.lock();
+        state.must_look |= !is_whole;
         // Another look may have begun after this one, and seen more.
-        !is_over || refusal.seen > began
-    });
-    let mut limit = None;
-    let mut is_refused = false;
-    for (mark, seen_at) in others {
-        match members.own.beside(&mark, &members.addresses, &seen_at, &answered) {
-            Ok(longest) => limit = [limit, longest].into_iter().flatten().min(),
-            Err(error) => {
-                is_refused = true;
-                state.refuse(mark, error, seen_at);
+        state.refusals.retain(|mark, refusal| {
+            let is_over = is_whole || refusal.has_ended(mark, answered);
+            !is_over || others.contains_key(mark) || refusal.seen > began
+        });
+        let seen_own = others.get(&self.own).cloned().unwrap_or_default();
+        own.retain(|mark| mark.is_live() && seen_own.contains(&mark.node));
+        let is_known = |mark: &&Arc<Marked>| mark.is_known.load(Ordering::Relaxed);
+        let known_at = own.iter().filter(is_known).map(|mark| mark.node).collect();
+        let nowhere = BTreeSet::new();
+        let is_beside_longer = others.keys().any(|mark| mark.has_longer_delay_than(&self.own));
+        state.is_beside_longer = is_beside_longer || !is_whole && state.is_beside_longer;
+        let mut limit = None;
+        let mut refused_at: BTreeSet<usize> = BTreeSet::new();
+        for (mark, seen_at) in others {
+            // A process that was not limited may hold locks for longer.
+            let known_at = match state.refusals.contains_key(&mark) {
+                true => &nowhere,
+                false => &known_at,
+            };
+            match self.own.beside(&mark, &self.addresses, &seen_at, answered, known_at) {
+                Ok(longest) => {
+                    limit = [limit, longest].into_iter().flatten().min();
+                    if is_whole {
+                        state.refusals.remove(&mark);
+                    }
+                }
+                Err(error) => {
+                    refused_at.extend(&seen_at);
+                    state.refuse(mark, error, seen_at);
+                }
             }
         }
-    }
-    if !is_whole {
-        limit = [state.longest_ttl, limit].into_iter().flatten().min();
-    }
-    if !is_refused {
-        state.longest_ttl = limit;
+        if !is_whole {
+            limit = [state.longest_ttl, limit].into_iter().flatten().min();
+        }
+        if refused_at.is_empty() {
+            state.longest_ttl = limit;
+        }
+        // A process with a longer delay that comes to the node from now on looks after it has left its mark. One that was there sees our
+        // other marks, and so looks at every renewal.
+        for mark in own {
+            if answered.contains(&mark.node) && !refused_at.contains(&mark.node) {
+                mark.is_known.store(true, Ordering::Relaxed);
+            }
+        }
     }
 }
 

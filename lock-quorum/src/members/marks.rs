@@ -2,6 +2,7 @@
 
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -81,6 +82,8 @@ pub(super) struct Marked {
     pub(super) node: usize,
     hold: Arc<dyn Hold>,
     pub(super) request: AcquireRequest,
+    /// Whether each process with a longer restart delay whose mark is at the node sees this mark as well.
+    pub(super) is_known: AtomicBool,
     /// To be dropped with it.
     _control: RequestControl,
 }
@@ -141,6 +144,7 @@ impl Members {
                     node,
                     hold,
                     request,
+                    is_known: AtomicBool::new(false),
                     _control: control,
                 },
                 Ok(_) => continue,

@@ -89,7 +89,10 @@ async fn renew(members: &Arc<Members>) {
         (mark, members.renew(mark, is_of_session).await)
     }));
     for (lost, _) in renewed.await.into_iter().filter(|(_, lives)| !lives) {
-        members.state.lock().marks.retain(|mark| !Arc::ptr_eq(mark, lost));
+        let mut state = members.state.lock();
+        state.marks.retain(|mark| !Arc::ptr_eq(mark, lost));
+        // A process with a longer delay may not see this one any more.
+        state.must_look |= state.is_beside_longer;
     }
 
     let nodes: Vec<usize> = (0..members.nodes.len()).collect();

@@ -103,3 +103,110 @@ async fn a_refusal_lasts_while_a_node_may_have_the_strangers_mark() {
     process.links[1].heal();
     is_refused(&process).await;
 }
+
+/// As in a rollout of a longer delay: old processes look again for many reasons.
+#[tokio::test(start_paused = true)]
+async fn a_process_goes_on_beside_a_longer_delay_that_came_later() {
+    let servers = Servers::new();
+    let (minute, longer) = (with_delay(&servers, MINUTE), with_delay(&servers, 2 * MINUTE));
+    minute.backend.connect().await.unwrap();
+    longer.backend.connect().await.unwrap();
+    minute.backend.connect().await.unwrap();
+    // A node is out of reach for longer than its mark lives, then down for all, and then the nodes lose the marks, one after the other.
+    minute.links[2].cut();
+    sleep(EXPIRED).await;
+    acquires(&minute).await;
+    minute.links[2].heal();
+    sleep(A_LOOK).await;
+    servers.0[0].set_available(false);
+    sleep(EXPIRED).await;
+    acquires(&minute).await;
+    servers.0[0].set_available(true);
+    sleep(2 * A_LOOK).await;
+    for server in &servers.0[..3] {
+        lose_marks(server);
+        sleep(2 * A_LOOK).await;
+        acquires(&minute).await;
+        let long = longer.locks.lock("a").ttl(2 * MINUTE);
+        let error = long.acquire().await.unwrap_err();
+        assert!(error.to_string().contains("choose at most 60s"), "{error}");
+    }
+}
+
+fn lose_marks(server: &MemoryBackend) {
+    for number in 0..8 {
+        server.take_away(format!("polylock-quorum-member-{number}")).unwrap();
+    }
+}
+
+/// The other one did not see it for a while, and may hold a lock for longer than its delay.
+#[tokio::test(start_paused = true)]
+async fn a_process_that_was_unseen_for_a_while_is_refused_beside_a_longer_delay() {
+    let servers = Servers::new();
+    let (minute, longer) = (with_delay(&servers, MINUTE), with_delay(&servers, 2 * MINUTE));
+    minute.backend.connect().await.unwrap();
+    longer.backend.connect().await.unwrap();
+    minute.links.iter().for_each(Link::cut);
+    sleep(EXPIRED + A_LOOK).await;
+    let long = longer.locks.lock("a").ttl(2 * MINUTE);
+    let _guard = long.acquire().await.unwrap();
+    minute.links.iter().for_each(Link::heal);
+    sleep(A_LOOK).await;
+    let acquires = || async { minute.locks.lock("b").acquire().await };
+    let error = acquires().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
+    // Nor if it takes new marks before the other one does.
+    for (server, link) in servers.0.iter().zip(&longer.links) {
+        link.cut();
+        lose_marks(server);
+        sleep(2 * A_LOOK).await;
+        link.heal();
+        sleep(2 * A_LOOK).await;
+        let error = acquires().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
+    }
+}
+
+/// Nobody knows whether the other one has seen marks with the shorter delay all the time.
+#[tokio::test(start_paused = true)]
+async fn a_process_that_had_no_mark_is_refused_beside_a_longer_delay() {
+    let servers = Servers::new();
+    let mut running = Vec::new();
+    for _ in 0..9 {
+        let process = with_delay(&servers, MINUTE);
+        process.backend.connect().await.unwrap();
+        running.push(process);
+    }
+    let without = running.pop().unwrap();
+    let longer = with_delay(&servers, 2 * MINUTE);
+    for process in running.drain(..2) {
+        process.locks.shutdown().await.unwrap();
+        longer.backend.connect().await.unwrap();
+    }
+    sleep(A_LOOK).await;
+    let error = without.locks.lock("a").acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
+    for process in &running {
+        process.backend.connect().await.unwrap();
+        acquires(process).await;
+    }
+}
+
+/// Others have taken the names, so the longer one does not see it any more.
+#[tokio::test(start_paused = true)]
+async fn a_process_that_loses_its_marks_is_refused_beside_a_longer_delay() {
+    let servers = Servers::new();
+    let (minute, longer) = (with_delay(&servers, MINUTE), with_delay(&servers, 2 * MINUTE));
+    minute.backend.connect().await.unwrap();
+    longer.backend.connect().await.unwrap();
+    minute.backend.connect().await.unwrap();
+    for server in &servers.0[..2] {
+        for number in 0..8 {
+            let name = format!("polylock-quorum-member-{number}");
+            server.hold_elsewhere(name, 60 * MINUTE).unwrap();
+        }
+    }
+    sleep(A_LOOK).await;
+    let error = minute.locks.lock("a").acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
+}
