@@ -66,7 +66,8 @@
 //!   longer than the longest TTL, or give them persistent storage that is written before they answer. A Redis waits if its
 //!   `restart_delay` is set, which a quorum's URL sets for all.
 //! - More than a minority of the nodes have forgotten a hold, or missed it. Then the tokens of later holds are larger only while
-//!   the dates of the nodes differ by less than that delay.
+//!   the dates of the nodes differ by less than that delay. ZooKeeper nodes do not count by dates: with them, set a
+//!   [token floor](lock_core::Locker::with_token_floor) above all tokens that were granted.
 //! - A process that is paused for longer than its lease may act before it notices. As with any lock service, only the fencing
 //!   token protects then.
 //! - Clocks that run more than 5 % apart end votes at the servers earlier or later than their holders count.

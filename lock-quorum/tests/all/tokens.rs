@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lock_core::FencingToken;
+use lock_core::{FencingToken, Locker, MemoryBackend};
 use tokio::time::sleep;
 
 use crate::support::{Servers, TTL};
@@ -59,7 +59,7 @@ async fn a_token_that_was_raised_is_remembered_by_its_node() {
 
 /// The token of the next hold at this server alone.
 async fn next_token_at(servers: &Servers, node: usize) -> FencingToken {
-    let direct = lock_core::Locker::new(servers.servers[node].clone());
+    let direct = Locker::new(servers.servers[node].clone());
     direct.lock("a").acquire().await.unwrap().token()
 }
 
@@ -101,6 +101,28 @@ async fn a_renewal_raises_lower_votes() {
         let next = next_token_at(&servers, node).await;
         assert!(next > token, "node {node}: {next:?} after {token:?}");
     }
+}
+
+/// One node missed the hold, one forgot it, and the one that counts ahead of both is down: the next majority knows nothing of the token.
+#[tokio::test(start_paused = true)]
+async fn only_a_floor_helps_if_no_majority_knows_the_last_token() {
+    let mut servers = Servers::new(3);
+    servers.use_up_tokens(0, 1000);
+    let client = servers.client();
+    client.links[2].cut();
+    let guard = client.locks.lock("a").acquire().await.unwrap();
+    let token = guard.token();
+    guard.release().await.unwrap();
+    drop(client);
+    servers.servers[0].set_available(false);
+    servers.servers[1] = MemoryBackend::new();
+    let client = servers.client();
+    let guard = client.locks.lock("a").acquire().await.unwrap();
+    assert!(guard.token() < token, "{:?} after {token:?}", guard.token());
+    guard.release().await.unwrap();
+    let with_floor = Locker::new(client.backend.clone()).with_token_floor(token);
+    let guard = with_floor.lock("a").acquire().await.unwrap();
+    assert!(guard.token() > token, "{:?} after {token:?}", guard.token());
 }
 
 #[tokio::test(start_paused = true)]
