@@ -210,3 +210,74 @@ async fn a_process_that_loses_its_marks_is_refused_beside_a_longer_delay() {
     let error = minute.locks.lock("a").acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
 }
+
+/// Its list has an address that was replaced, which nobody can know while that node is down. When it is back, the node that knows of the
+/// others' holds is back as well, and has forgotten none: their votes there have expired.
+#[tokio::test(start_paused = true)]
+async fn an_acquire_with_a_node_that_comes_back_looks_before_it_is_granted() {
+    let servers = Servers::new();
+    servers.0[2].set_available(false);
+    let replaced = servers.running(&[0, 1, 3]).await;
+    let process = servers.running(&[0, 1, 2]).await;
+    servers.0[1].set_available(false);
+    sleep(EXPIRED).await;
+    let mut held = Vec::new();
+    for number in 0..10 {
+        held.push(replaced.locks.lock(format!("lock {number}")).acquire().await.unwrap());
+    }
+    servers.0[1].set_available(true);
+    servers.0[2].set_available(true);
+    let mut refused = 0;
+    for guard in &held {
+        match process.locks.lock(guard.name()).try_acquire().await {
+            Ok(second) => assert!(second.is_none(), "two holders of {}", guard.name()),
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
+                refused += 1;
+            }
+        }
+    }
+    assert!(refused > 0, "nodes 1 and 2 decide of no name");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_acquire_looks_only_if_its_majority_needs_a_node_that_was_not_heard() {
+    let servers = Servers::new();
+    servers.0[2].set_available(false);
+    let process = servers.running(&[0, 1, 2]).await;
+    sleep(A_LOOK).await;
+    let looks = async || {
+        process.statuses.store(0, Ordering::SeqCst);
+        acquires(&process).await;
+        process.statuses.load(Ordering::SeqCst)
+    };
+    assert_eq!(looks().await, 0);
+    servers.0[2].set_available(true);
+    servers.0[0].set_available(false);
+    assert_eq!(looks().await, STATUSES / 2);
+    assert_eq!(looks().await, 0);
+}
+
+/// A caller leaves at any moment of it. The process can leave no mark where the stranger's is, after which it would look in any case.
+#[tokio::test(start_paused = true)]
+async fn a_look_that_is_dropped_is_repeated() {
+    for millis in (0..500).step_by(25) {
+        let servers = Servers::new();
+        let process = servers.far_process(&[0, 1, 2]);
+        process.links[2].cut();
+        process.backend.connect().await.unwrap();
+        for number in 0..7 {
+            let name = format!("polylock-quorum-member-{number}");
+            servers.0[2].hold_elsewhere(name, 60 * MINUTE).unwrap();
+        }
+        let _stranger = servers.running(&[2, 3, 4]).await;
+        process.links[2].heal();
+        process.links[2].delay(Duration::from_millis(50));
+        servers.0[0].set_available(false);
+        let _ = timeout(Duration::from_millis(millis), process.locks.lock("a").acquire()).await;
+        servers.0[0].set_available(true);
+        sleep(A_LOOK).await;
+        let error = process.locks.lock("b").acquire().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Misconfigured, "after {millis} ms: {error}");
+    }
+}
