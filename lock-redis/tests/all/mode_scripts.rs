@@ -7,6 +7,7 @@ use crate::support::scripts::{self, Asker, GRACE, KEYS, Scripts, abandon, releas
 mod changes;
 mod forgotten;
 mod many;
+mod revoked;
 
 const TTL: i64 = 10_000;
 const INBOX: &str = "inbox";

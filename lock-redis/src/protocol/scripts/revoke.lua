@@ -34,7 +34,11 @@ else
     end
   end
 end
-if not id then return {'', 0, 0} end
+if not id then
+  -- The last one ended before the key does.
+  if shared and redis.call('ZCARD', KEYS[4]) == 0 then redis.call('DEL', KEYS[1]) end
+  return {'', 0, 0}
+end
 
 -- A name that is kept for a minimum time has no holder any more.
 local is_kept = string.sub(id, 1, 4) == 'kept'

@@ -16,7 +16,7 @@ mod files;
 
 use arguments::{AcquireArguments, DowngradeArguments, EndArguments, RenewArguments, YES};
 
-const SCRIPTS: [(&str, &str); 14] = [
+const SCRIPTS: [(&str, &str); 15] = [
     ("acquire", files::ACQUIRE),
     ("grant_together", files::GRANT_TOGETHER),
     ("end", files::END),
@@ -26,6 +26,7 @@ const SCRIPTS: [(&str, &str); 14] = [
     ("raise", files::RAISE),
     ("reinstate", files::REINSTATE),
     ("downgrade", files::DOWNGRADE),
+    ("revoke", files::REVOKE),
     ("status", files::STATUS),
     // Those of the last version without modes, with all that they include.
     ("old acquire", include_str!("without_modes/acquire.lua")),
