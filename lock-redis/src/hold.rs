@@ -17,7 +17,7 @@ use crate::connection::{LeaseRegistration, Reply};
 use crate::error::Failure;
 use crate::names::Keys;
 use crate::protocol::arguments::{
-    AcquireArguments, DowngradeArguments, RaiseArguments, ReinstateArguments, RenewArguments,
+    AcquireArguments, DowngradeArguments, RaiseArguments, ReinstateArguments, RenewArguments, YES,
 };
 use crate::protocol::{self, millis, unexpected_reply};
 use crate::servers::Route;
@@ -206,8 +206,12 @@ impl RedisHold {
             Keep::Renewed => self.run_renewal(route, &RenewArguments { holder, ttl }).await,
             Keep::Downgraded => {
                 let (servers, keys) = (&self.client.servers, self.keys.all());
-                let grace = (&*self.client.grace_ms).into();
-                let arguments = DowngradeArguments { holder, ttl, grace };
+                let arguments = DowngradeArguments {
+                    holder,
+                    ttl,
+                    grace: (&*self.client.grace_ms).into(),
+                    reserves: self.reserves().into(),
+                };
                 servers.run(route, &protocol::DOWNGRADE, &keys, &arguments.all()).await
             }
         };
@@ -296,15 +300,21 @@ impl RedisHold {
         self.client.restart_delay.is_some() && !matches!(self.lease.state(), HoldState::Lost(_))
     }
 
+    /// As the scripts take it.
+    fn reserves(&self) -> &'static str {
+        if self.grant.reserves() { YES } else { "" }
+    }
+
     /// Has the server remember the hold. Returns false if somebody else has the name.
     async fn reinstate(&self, route: &mut Route, ttl: Duration) -> Result<bool> {
         let arguments = ReinstateArguments {
             holder: self.holder.to_string().into(),
             ttl: millis(ttl).into(),
             label: self.grant.label().into(),
-            token: self.grant.stored_token(self.token).to_string().into(),
+            token: self.grant.stored_token().to_string().into(),
             mode: self.grant.mode().into(),
             own_last: self.grant.last_token().to_string().into(),
+            reserves: self.reserves().into(),
         };
         // One that comes late must not bring a released hold back.
         let in_flight = self.client.claims.sending(self.holder, route.generation());

@@ -103,18 +103,30 @@ pub(crate) async fn a_revoke_beside_a_release_leaves_the_next_alone(cx: &RawCx) 
     cx.until_free("a", "the last release").await
 }
 
-/// The server knows nothing of passes: all tokens that the grant reserved name the same hold. By capability.
+/// The server knows nothing of passes: all tokens that the grant reserved name the same hold. After a downgrade, the guard's does.
+/// By capability.
 pub(crate) async fn a_hold_that_was_passed_on_is_revoked_by_any_of_its_tokens(cx: &RawCx) -> Verdict {
     let (client, operator) = (cx.connected().await?, cx.connected().await?);
     let how = some_way(client.capabilities())?;
     Capability::Pass.or_skip(client.capabilities())?;
-    for by_the_grants in [true, false] {
+    let downgrades = Capability::Downgrade.is_in(client.capabilities());
+    for (by_the_grants, is_downgraded) in [(true, false), (false, false), (false, true)] {
+        if is_downgraded && !downgrades {
+            continue;
+        }
         let options = RequestOptions::new(lock_name("a")?, Terms::new(cx.long_ttl().await)).reserve(4);
         let grant = cx.grant_to(&client, options.start()).await?;
         let lease = Lease::new(lock_name("a")?);
         let Some(passed) = grant.hold.pass(&lease) else {
             return Err(Stop::assertion("a hold with reserved tokens was not passed on"));
         };
+        if is_downgraded {
+            let downgraded = cx.soon("a downgrade", passed.downgrade(cx.long_ttl().await)).await?;
+            ensure!(
+                matches!(downgraded.or_fail("downgrade")?, Renewal::Renewed(_)),
+                "a downgrade of a hold that was passed on said that it was lost"
+            );
+        }
         let token = match by_the_grants {
             true => grant.token(),
             false => passed.token(),

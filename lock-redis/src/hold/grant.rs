@@ -89,12 +89,17 @@ impl Grant {
         self.0.raised_over.load(Ordering::SeqCst) != generation
     }
 
-    /// As the lock's value has it: the hold's own, or what that was raised to.
-    pub(super) fn stored_token(&self, own: FencingToken) -> FencingToken {
+    /// As the server has it, which knows nothing of passes: the grant's, or what that was raised to.
+    pub(super) fn stored_token(&self) -> FencingToken {
         match self.raised_to().filter(|_| self.mode() == mode::EXCLUSIVE) {
-            Some(raised) => own.max(raised),
-            None => own,
+            Some(raised) => self.0.token.max(raised),
+            None => self.0.token,
         }
+    }
+
+    /// True if it has more tokens than its own. A raised token has none after it.
+    pub(super) fn reserves(&self) -> bool {
+        self.raised_to().is_none() && self.last_token() > self.0.token.as_u64()
     }
 
     /// The value of the lock's key, if the holder has the lock alone and nothing has changed it since.

@@ -116,6 +116,8 @@ arguments! {
         holder,
         ttl,
         grace,
+        /// "1": the grant reserved tokens after its own.
+        reserves,
     }
     RAISE RaiseArguments {
         holder,
@@ -130,6 +132,8 @@ arguments! {
         mode,
         /// The last token that came with its grant.
         own_last,
+        /// "1": the hold was exclusive, and its grant reserved tokens after its own.
+        reserves,
     }
     REVOKE RevokeArguments {
         /// The token of the hold.

@@ -1,6 +1,7 @@
 //! Forced release: what it leaves at the server, and what the former holder is told.
 
-use lock_core::backend::{DistributedLock, Mode, Revoke, Revoked};
+use lock_core::backend::request::{RequestOptions, Terms};
+use lock_core::backend::{DistributedLock, Lease, Mode, Renewal, Revoke, Revoked};
 use lock_core::{Error, FencingToken, Locker, LostCause};
 use testbed::happens;
 
@@ -53,6 +54,29 @@ async fn the_reserved_tokens_are_those_of_the_hold() {
             matches!(revoked, Ok(Revoked::Done { .. })),
             "{own} of {token} to {last}: {revoked:?}"
         );
+    }
+}
+
+/// The server knows the grant's alone.
+#[testbed::test]
+async fn a_hold_that_was_passed_on_and_downgraded_has_its_tokens_still() {
+    let fixture = Fixture::new().await;
+    let backend = fixture.backend();
+    for by in [1, 0, 16] {
+        let (asked, _control) = RequestOptions::new(name("a"), Terms::new(TTL)).reserve(4).start();
+        let hold = granted(&backend, &asked).await;
+        let passed = hold.pass(&Lease::new(name("a"))).expect("tokens are left");
+        assert!(matches!(passed.downgrade(TTL).await, Ok(Renewal::Renewed(_))));
+        let reader = granted(&backend, &request_in(Mode::Shared, "a").0).await;
+        // At once at last: it still has its tokens when it is nobody's.
+        for how in [Revoke::AtLeaseEnd, Revoke::AtLeaseEnd, Revoke::Now] {
+            let revoked = backend.revoke(&name("a"), later(hold.token(), by), how).await;
+            assert!(matches!(revoked, Ok(Revoked::Done { .. })), "{by}: {revoked:?}");
+        }
+        assert!(matches!(passed.renew(TTL).await, Ok(Renewal::Lost)));
+        assert!(!release(&passed).await);
+        assert!(release(&reader).await, "{by}: it is another hold");
+        assert!(!fixture.exists("a").await);
     }
 }
 

@@ -4,7 +4,7 @@
 --
 -- KEYS: lock, fence, queue, ends, terms. ARGV: see arguments.rs. Reply: 1: shared for at least the ttl from
 -- now. 0: not the holder's.
-local holder, ttl, grace = unpack(ARGV)
+local holder, ttl, grace, reserves = unpack(ARGV)
 grace = tonumber(grace)
 local value = redis.pcall('GET', KEYS[1]) or ''
 if type(value) == 'table' then
@@ -31,7 +31,7 @@ if string.sub(value, 1, 32) ~= holder or not token or token == '0' then return 0
 -- No earlier than it would have ended, but for a clock that was set back.
 term = math.max(tonumber(term), tonumber(ttl))
 local lasts = math.min(term, math.max(tonumber(ttl), redis.call('PTTL', KEYS[1])))
-value = share(nil, holder, token, 's', string.format('%.0f', term), label, lasts)
+value = share(nil, holder, token, 's', (reserves == '1' and '0' or '') .. string.format('%.0f', term), label, lasts)
 taken = 's'
 if redis.call('EXISTS', KEYS[3]) == 0 then return 1 end
 -- include queue.lua

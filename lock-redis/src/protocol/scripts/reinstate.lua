@@ -3,7 +3,7 @@
 --
 -- KEYS: lock, fence, queue, ends, terms. ARGV: see arguments.rs. Reply: 1: held for at least the ttl from
 -- now. 0: somebody else has or had the name, or the holder id has ended.
-local holder, ttl, label, token, mode, own_last = unpack(ARGV)
+local holder, ttl, label, token, mode, own_last, reserves = unpack(ARGV)
 local HOUR_MS = 3600000
 local time = redis.call('TIME')
 local now = time[1] .. string.sub('00000' .. time[2], -6)
@@ -47,7 +47,7 @@ if not fits(taken, mode) then return 0 end
 if mode == 'x' then
   redis.call('SET', KEYS[1], holder .. ' ' .. token .. ' ' .. ttl .. label, 'PX', ttl)
 else
-  share(value, holder, token, mode, ttl, label, tonumber(ttl))
+  share(value, holder, token, mode, (reserves == '1' and '0' or '') .. ttl, label, tonumber(ttl))
 end
 if not is_later then last = own_last end
 redis.call('SET', KEYS[2], last .. unexpired(tombstones), 'PX', keep_ms(last))

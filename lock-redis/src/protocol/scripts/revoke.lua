@@ -16,22 +16,26 @@ local now = time[1] .. string.sub('00000' .. time[2], -6)
 local now_ms = math.floor(tonumber(now) / 1000)
 -- include fence.lua
 -- include sharers.lua
+-- The token of a grant, or one of those that it reserved for passes: they are tokens of the same hold.
+local function names(token)
+  local last = token
+  if is_larger(EXACT, token) then last = string.format('%.0f', tonumber(token) + RESERVED) end
+  return not is_larger(token, asked) and not is_larger(asked, last)
+end
 local shared, id, left, terms = is_shared(kind_of(value)), nil, nil, nil
 if shared then
   remove_ended()
   for _, sharer in ipairs(redis.call('ZRANGE', KEYS[4], 0, -1)) do
-    if find(sharer) == asked then id = sharer end
+    local token, its_terms = find(sharer)
+    -- No reader reserves tokens, but one that was a writer has those of its grant.
+    local was_exclusive = token and token ~= '0' and string.find(its_terms, '^%d+ 0')
+    if token == asked or (was_exclusive and names(token)) then id = sharer end
   end
   if id then left = tonumber(redis.call('ZSCORE', KEYS[4], id)) - now_ms end
 else
   local holder, token, rest = string.match(value, '^(%w+) (%d+)( %d+.*)$')
-  if holder and #holder == 32 and token ~= '0' then
-    -- Those that the grant reserved for passes are tokens of the same hold.
-    local last = token
-    if is_larger(EXACT, token) then last = string.format('%.0f', tonumber(token) + RESERVED) end
-    if not is_larger(token, asked) and not is_larger(asked, last) then
-      id, left, terms = holder, redis.call('PTTL', KEYS[1]), ' ' .. token .. rest
-    end
+  if holder and #holder == 32 and token ~= '0' and names(token) then
+    id, left, terms = holder, redis.call('PTTL', KEYS[1]), ' ' .. token .. rest
   end
 end
 if not id then

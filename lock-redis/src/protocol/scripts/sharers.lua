@@ -1,7 +1,8 @@
 -- Included with `now_ms`, the server's time. Those who share the name, hold permits of it, or have it offered in such a mode.
 --
 -- KEYS[4], a sorted set: ID, scored with the time when it ends. KEYS[5], a hash: ID -> `TOKEN TERM MODE[ LABEL]`. TERM is the
--- longest ttl that was asked for; the token of an offer is 0. Two more fields: `permits`, how many all of them have, and
+-- longest ttl that was asked for, after a 0 if the hold was exclusive: then it has the tokens that its grant reserved, too. The
+-- token of an offer is 0. Two more fields: `permits`, how many all of them have, and
 -- `upgradable`, the id of the one in that mode. Both keys count only as long as the lock's key says `shared` or `permits`:
 -- `shared TOKEN EXPIRES CLEARED[ LABEL]`, with token and label of the last grant. The lock's key expires at EXPIRES, no
 -- earlier than anybody in KEYS[4]. The other two expire at CLEARED, which seldom moves. After an upgrade, KEYS[5] still has the
@@ -106,7 +107,7 @@ end
 local function prolong(value, id, terms, ttl)
   local ends = now_ms + tonumber(ttl)
   if tonumber(redis.call('ZSCORE', KEYS[4], id)) < ends then redis.call('ZADD', KEYS[4], ends, id) end
-  local head, longest, rest = string.match(terms, '^(%d+ )(%d+)(.*)$')
+  local head, longest, rest = string.match(terms, '^(%d+ 0?)(%d+)(.*)$')
   if tonumber(longest) < tonumber(ttl) then redis.call('HSET', KEYS[5], id, head .. ttl .. rest) end
   local word, token, expires, cleared, label = parse_shared(value)
   if expires >= ends then return value end

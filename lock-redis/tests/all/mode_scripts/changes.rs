@@ -55,7 +55,7 @@ async fn a_downgrade_keeps_id_and_token_and_admits_whoever_fits() {
     scripts.link.ask(&["PEXPIRE", KEYS[0], "30000"]);
     for _ in 0..2 {
         assert_eq!(downgrade(&mut scripts, '1'), 1);
-        assert_eq!(scripts.state().fields[&id('1')], format!("{kept} 10000 s"));
+        assert_eq!(scripts.state().fields[&id('1')], format!("{kept} 010000 s"));
     }
     assert_eq!(woken(&mut scripts), [('2', 0), ('3', GRACE)]);
     assert_eq!(

@@ -14,6 +14,7 @@ fn reinstate(scripts: &mut Scripts, digit: char, mode: &str, token: u64, last: u
         token: token.to_string().into(),
         mode: mode.into(),
         own_last: last.to_string().into(),
+        ..ReinstateArguments::default()
     };
     scripts.run("reinstate", &arguments.all()).int()
 }

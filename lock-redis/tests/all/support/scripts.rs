@@ -263,6 +263,7 @@ pub(crate) fn downgrade(id: &str, ttl: i64) -> DowngradeArguments<'static> {
         holder: id.to_owned().into(),
         ttl: ttl.to_string().into(),
         grace: GRACE.to_string().into(),
+        reserves: YES.into(),
     }
 }
 
