@@ -11,6 +11,7 @@ use lock_core::backend::{
     AcquireRequest, Hold, HolderId, Lease, Mode, ReleaseOptions, ReleaseOutcome, Renewal, SentAt,
 };
 use lock_core::{Error, ErrorKind, FencingToken, HoldState, LockName, LostCause, Result};
+use tokio::time::timeout;
 
 use crate::client::{Client, End};
 use crate::connection::{LeaseRegistration, Reply};
@@ -24,6 +25,9 @@ use crate::servers::Route;
 use grant::Grant;
 
 mod grant;
+
+/// A renewal waits for this part of the TTL for what follows it: core sends the next one after a sixth.
+const CHANGED_WITHIN: u32 = 12;
 
 pub(crate) struct RedisHold {
     client: Arc<Client>,
@@ -57,12 +61,6 @@ impl Hold for RedisHold {
 
     async fn renew(&self, ttl: Duration) -> Result<Renewal> {
         let renewal = self.keep(Keep::Renewed, ttl).await;
-        let renewal = match (self.grant.raised_to(), renewal) {
-            (Some(token), Ok(Renewal::Renewed(armed))) => {
-                self.raise_again(token).await.map(|()| Renewal::Renewed(armed))
-            }
-            (_, renewal) => renewal,
-        };
         if let Ok(Renewal::Lost) = renewal {
             self.note_revoked().await;
         }
@@ -74,8 +72,6 @@ impl Hold for RedisHold {
     }
 
     async fn downgrade(&self, ttl: Duration) -> Result<Renewal> {
-        // From the first attempt on, since its outcome may stay unknown.
-        self.has_it_alone.store(false, Ordering::Relaxed);
         let downgraded = self.keep(Keep::Downgraded, ttl).await;
         downgraded.map_err(|error| error.with_name(&self.name))
     }
@@ -175,10 +171,6 @@ impl RedisHold {
     async fn keep(&self, how: Keep, ttl: Duration) -> Result<Renewal> {
         let servers = &self.client.servers;
         let mut route = servers.route(&self.keys, pending()).await?;
-        let how = match self.grant.is_to_be_downgraded_over(route.generation()) {
-            true => Keep::Downgraded,
-            false => how,
-        };
         let sent = SentAt::now();
         let mut is_kept = self.run(&mut route, how, ttl).await?;
         if !is_kept && self.may_be_forgotten() {
@@ -193,10 +185,42 @@ impl RedisHold {
             return Ok(Renewal::Lost);
         }
         if let Keep::Downgraded = how {
-            self.grant.downgraded_over(route.generation());
+            self.note_downgraded(route.generation());
         }
         servers.acknowledge(&route, &self.keys, ttl).await?;
-        Ok(Renewal::Renewed(self.lease.arm(sent, ttl)?))
+        let armed = self.lease.arm(sent, ttl)?;
+        if let Keep::Renewed = how
+            && self.grant.is_to_be_changed_over(route.generation())
+        {
+            // Boxed: seldom needed.
+            Box::pin(self.change_again(route, ttl)).await?;
+        }
+        Ok(Renewal::Renewed(armed))
+    }
+
+    fn note_downgraded(&self, generation: u64) {
+        self.grant.downgraded_over(generation);
+        self.has_it_alone.store(false, Ordering::Relaxed);
+    }
+
+    /// Downgrades the hold and raises its token again, after another connection has taken the place of that over which it was: its
+    /// server may know the hold and have forgotten this. The renewal before it counts if this is not executed, as while the slot is
+    /// being moved, or takes long. Then the next renewal repeats it.
+    async fn change_again(&self, mut route: Route, ttl: Duration) -> Result<()> {
+        let change = async {
+            let generation = route.generation();
+            if self.grant.is_to_be_downgraded_over(generation) && self.run(&mut route, Keep::Downgraded, ttl).await? {
+                self.note_downgraded(route.generation());
+            }
+            match self.grant.raised_to() {
+                Some(token) if self.grant.is_to_be_raised_over(generation) => self.raise(route, token).await,
+                _ => Ok(()),
+            }
+        };
+        match timeout(ttl / CHANGED_WITHIN, change).await {
+            Ok(Err(error)) if !error.is_not_executed() => Err(error),
+            _ => Ok(()),
+        }
     }
 
     /// Returns whether the server has the hold.
@@ -226,25 +250,22 @@ impl RedisHold {
     /// does not have all of them, and a hold may not live so long.
     async fn run_renewal(&self, route: &mut Route, arguments: &RenewArguments<'_>) -> Reply {
         let (servers, arguments) = (&self.client.servers, &arguments.all());
-        if self.has_it_alone.load(Ordering::Relaxed) {
+        // The server may have forgotten the downgrade.
+        let is_to_be_downgraded = self.grant.is_to_be_downgraded_over(route.generation());
+        if self.has_it_alone.load(Ordering::Relaxed) || is_to_be_downgraded {
             let reply = servers.run(route, &protocol::RENEW, &self.keys.lock(), arguments).await;
             if !reply.as_ref().is_ok_and(protocol::is_of_shared) {
                 return reply;
             }
         }
-        servers
+        let over = route.generation();
+        let reply = servers
             .run(route, &protocol::RENEW, &self.keys.of_shared(), arguments)
-            .await
-    }
-
-    /// Raises the token again if another connection has taken the place of that over which it was: its server may know the hold
-    /// and have forgotten this.
-    async fn raise_again(&self, token: FencingToken) -> Result<()> {
-        let route = self.client.servers.route(&self.keys, pending()).await?;
-        match self.grant.is_to_be_raised_over(route.generation()) {
-            true => self.raise(route, token).await,
-            false => Ok(()),
+            .await;
+        if is_to_be_downgraded && reply.as_ref().is_ok_and(|reply| protocol::renewed(reply) == Some(true)) {
+            self.grant.downgraded_over(over);
         }
+        reply
     }
 
     async fn raise(&self, mut route: Route, token: FencingToken) -> Result<()> {

@@ -68,6 +68,12 @@ impl Grant {
         self.0.is_downgraded.load(Ordering::SeqCst) && self.0.downgraded_over.load(Ordering::SeqCst) != generation
     }
 
+    /// True if the server of this connection may have forgotten a change of the hold.
+    pub(super) fn is_to_be_changed_over(&self, generation: u64) -> bool {
+        self.is_to_be_downgraded_over(generation)
+            || (self.raised_to().is_some() && self.is_to_be_raised_over(generation))
+    }
+
     /// The fence counts it as having this token.
     pub(super) fn raised(&self, token: FencingToken) {
         self.0.last_token.fetch_max(token.into(), Ordering::SeqCst);

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Has the fence count a hold's token as at least another one, however full the memory is: a renewal fails with it.
+-- Has the fence count a hold's token as at least another one, however full the memory is: a renewal may fail with it.
 --
 -- KEYS: lock, fence, queue, ends, terms. ARGV: see arguments.rs. Reply: 1: done. 0: not the holder's.
 local holder, token = unpack(ARGV)

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use futures_util::future::join_all;
+use lock_core::FencingToken;
 use lock_core::backend::{DistributedLock, Hold, ListFrom, Mode, Renewal};
 use lock_redis::RedisBackend;
 use tokio::time::{Instant, sleep};
@@ -12,8 +13,8 @@ use super::{Fixture, REFRESH};
 use crate::replicas::acknowledged;
 use crate::support::waiter::Waiter;
 use crate::support::{
-    SECOND, TTL, eventually, in_the_end, in_the_end_granted, name, refused, release, request, request_in, stays_below,
-    take, with_config,
+    SECOND, TTL, eventually, in_the_end, in_the_end_granted, in_the_end_released, name, refused, release, request,
+    request_in, stays_below, take, with_config,
 };
 
 /// An operator may leave a slot like this for hours.
@@ -29,6 +30,73 @@ async fn holds_with_replicas_live_on_in_a_slot_that_stays_on_its_way() {
     let fixture = Fixture::own(true).await;
     let backend = with_config(fixture.config().with_replicas(1));
     live_on_in_a_slot_on_its_way(&fixture, &backend, 1).await;
+}
+
+/// It stays exclusive, of which the slot has all keys.
+#[testbed::test]
+async fn a_hold_whose_downgrade_is_not_served_lives_on() {
+    let fixture = Fixture::shared().await;
+    let backend = with_config(fixture.config().with_connect_timeout(SECOND));
+    let of = fixture.name_on(0).await;
+    let slot = fixture.slot(&of).await;
+    let hold = in_the_end_granted(&backend, &request(&of, TTL).0).await;
+    fixture.cluster.begin_move(slot, 0, 1).await.expect("it begins");
+    hold.downgrade(TTL).await.expect_err("not all of its keys are there");
+    assert_renewed(in_the_end(async || hold.renew(TTL).await).await);
+    fixture.cluster.finish_move(slot, 0, 1).await.expect("it moves");
+    assert_renewed(in_the_end(async || hold.downgrade(TTL).await).await);
+    in_the_end_released(&hold).await;
+    fixture.cluster.move_slot(slot, 1, 0).await.expect("it moves back");
+}
+
+/// What the server of another connection may have forgotten is repeated. Meanwhile the slot lacks keys for that.
+#[testbed::test]
+async fn holds_that_were_changed_live_on_over_another_connection() {
+    let fixture = Fixture::shared().await;
+    let (proxies, backend) = fixture.proxied().await;
+    let of = fixture.name_on(0).await;
+    let (slot, tag) = (fixture.slot(&of).await, fixture.key(&of));
+    let names = ["downgraded", "forgotten", "raised"].map(|what| format!("{{{tag}}}-{what}"));
+    let mut holds = Vec::new();
+    for name in &names {
+        holds.push(in_the_end_granted(&backend, &request(name, TTL).0).await);
+    }
+    let [downgraded, forgotten, raised] = &holds[..] else {
+        unreachable!("as many as names")
+    };
+    let key = fixture.key(&names[1]);
+    let before = fixture.call(0, &["GET", &key]).await;
+    for hold in [downgraded, forgotten] {
+        assert_renewed(in_the_end(async || hold.downgrade(TTL).await).await);
+    }
+    let token = FencingToken::new(raised.token().as_u64() + 1000).expect("a token");
+    in_the_end(async || raised.raise_token(token).await).await;
+    let shared = ["ends", "terms"].map(|purpose| format!("{{{tag}}}:{purpose}:{key}"));
+    assert_eq!(fixture.call(0, &["DEL", &shared[0], &shared[1]]).await, "2");
+    fixture.call(0, &["SET", &key, &before, "PX", "60000"]).await;
+
+    fixture.cluster.begin_move(slot, 0, 1).await.expect("it begins");
+    proxies[0].cut();
+    let renew = async |hold: &Arc<dyn Hold>| in_the_end(async || hold.renew(TTL).await).await;
+    for renewal in join_all(holds.iter().map(&renew)).await {
+        assert_renewed(renewal);
+    }
+    fixture.cluster.finish_move(slot, 0, 1).await.expect("it moves");
+    eventually("its downgrade is repeated", async || {
+        assert_renewed(renew(forgotten).await);
+        let status = in_the_end(async || backend.status(&name(&names[1])).await).await;
+        status.holders[0].mode == Some(Mode::Shared)
+    })
+    .await;
+    for hold in &holds {
+        assert_renewed(renew(hold).await);
+        in_the_end_released(hold).await;
+    }
+    fixture.cluster.move_slot(slot, 1, 0).await.expect("it moves back");
+}
+
+fn assert_renewed(renewal: Renewal) {
+    assert!(matches!(renewal, Renewal::Renewed(_)), "{renewal:?}");
 }
 
 /// As an operator does who adds a master. It can have no mark.
