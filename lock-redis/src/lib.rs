@@ -137,8 +137,9 @@
 //!
 //! # Limits
 //! - While a foreign client holds the lock, waiters poll, every 5 ms at first and every 50 to 100 ms later on.
-//! - If the server's clock is set back, the next request for the lock cuts a hold to the longest TTL that its holder asked
-//!   for, and a queue entry to 15 s.
+//! - If the server's clock is set back, the next request that is refused cuts a hold to the longest TTL that its holder asked
+//!   for, and a queue entry to 15 s. It cuts holds that share the lock to the longest TTL that any of their holders asked for. So the
+//!   permits, or the upgradable place, of a holder that crashed may stay taken for longer than its own TTL.
 //! - A TTL is from 10 ms to 365 days. The limit of permits is at most 4,294,967,295.
 //! - A large request for permits, or a writer, keeps later waiters out until its turn, even where they would fit. If its process
 //!   hangs while it waits, that lasts until its queue entry expires (15 s at most).

@@ -120,8 +120,8 @@ local function expire_with_last(value, latest)
   return write_shared(word, token, latest, cleared, label)
 end
 
--- Nobody keeps others waiting for longer than the longest ttl that it asked for: else the server's clock was set back.
--- Returns when the last one ends.
+-- The last one keeps others waiting for no longer than the longest ttl that it asked for: else the server's clock was set back.
+-- Nobody else ends later than that one. Returns when it ends.
 local function cut_back()
   while true do
     local id, ends = last_end()

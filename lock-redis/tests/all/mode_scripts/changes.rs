@@ -125,6 +125,26 @@ async fn an_upgrade_that_is_undone_gives_back_token_and_label() {
     assert_eq!(keys(&mut scripts), [""; 0], "nothing is left behind");
 }
 
+/// Those that end before the last one are not looked at one by one.
+#[testbed::test]
+async fn a_clock_set_back_leaves_no_sharer_longer_than_the_longest_term() {
+    let Some(mut scripts) = scripts().await else { return };
+    take(&mut scripts, '1', "u");
+    token(&ask(&mut scripts, '2', "s", 5 * TTL, None, false));
+    scripts.pass(-2 * TTL);
+    refuse(&mut scripts, '3', "u");
+    let (now, state) = (scripts.now(), scripts.state());
+    let lefts: Vec<i64> = state.sharers.iter().map(|sharer| sharer.ends - now).collect();
+    assert_eq!(lefts, [3 * TTL, 5 * TTL]);
+    scripts.pass(-TTL * 10);
+    refuse(&mut scripts, '3', "u");
+    let (now, state) = (scripts.now(), scripts.state());
+    let lefts: Vec<i64> = state.sharers.iter().map(|sharer| sharer.ends - now).collect();
+    assert_eq!(lefts, [TTL, 5 * TTL], "the last one after the other");
+    scripts.pass(TTL);
+    take(&mut scripts, '3', "u");
+}
+
 /// As when its first answer was lost. Another reader that lasted longer has left.
 #[testbed::test]
 async fn a_downgrade_of_a_hold_that_ended_leaves_nothing() {
