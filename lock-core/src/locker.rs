@@ -302,7 +302,7 @@ impl Locker {
         let keeper = &self.shared.keeper;
         let drained = timeout(SHUTDOWN_TIMEOUT, keeper.drained()).await;
         if drained.is_err()
-            && let Some(unfinished) = unfinished(keeper.pending_jobs(), keeper.pending_calls())
+            && let Some(unfinished) = unfinished(keeper.pending())
         {
             return Err(Error::new(ErrorKind::Unavailable, unfinished));
         }
@@ -328,8 +328,8 @@ impl Locker {
 }
 
 /// What a shutdown has waited for in vain; `None` if it ended just now.
-fn unfinished(locks: usize, calls: usize) -> Option<String> {
-    let what = match (locks, calls) {
+fn unfinished(pending: (usize, usize)) -> Option<String> {
+    let what = match pending {
         (0, 0) => return None,
         (locks, 0) => format!("locks not released: {locks}; they end with their ttl"),
         (0, calls) => format!("acquires and releases neither polled to the end nor dropped: {calls}"),

@@ -16,6 +16,8 @@ pub enum Mutant {
     AnswerRevives,
     /// A shutdown looks whether all is done, and then listens whether it gets done.
     LooksBeforeItListens,
+    /// A shutdown counts the jobs before the calls: one that is dropped in between is counted as neither.
+    CountsJobsFirst,
     /// A hold whose last guard has gone is shared all the same.
     SharesWhatHasEnded,
     /// An acquire that came too late leaves what was granted in that moment.

@@ -198,32 +198,28 @@ impl Keeper {
     /// Waits until nothing is left to do but to check holds.
     pub(crate) async fn drained(&self) {
         loop {
-            if is_active(Mutant::LooksBeforeItListens) && self.pending() > 0 {
+            if is_active(Mutant::LooksBeforeItListens) && self.pending() != (0, 0) {
                 self.idle.notified().await;
             }
             let idle = self.idle.notified();
             tokio::pin!(idle);
             idle.as_mut().enable();
-            if self.pending() == 0 {
+            if self.pending() == (0, 0) {
                 return;
             }
             idle.await;
         }
     }
 
-    /// The number of jobs, acquires and releases that are not done yet.
-    pub(crate) fn pending(&self) -> usize {
-        self.pending_jobs() + self.pending_calls()
-    }
-
-    pub(crate) fn pending_jobs(&self) -> usize {
+    /// The number of jobs that are not done yet, and that of acquires and releases that their callers have neither polled to
+    /// the end nor dropped. The calls are counted first, since one that is dropped leaves its job before it is over.
+    pub(crate) fn pending(&self) -> (usize, usize) {
+        let calls = || self.in_flight.load(Ordering::SeqCst);
+        let counted = (!is_active(Mutant::CountsJobsFirst)).then(calls);
         let state = self.state.lock();
-        state.lost.len() + state.jobs.len() + state.under_way.len()
-    }
-
-    /// The acquires and releases that their callers have neither polled to the end nor dropped.
-    pub(crate) fn pending_calls(&self) -> usize {
-        self.in_flight.load(Ordering::SeqCst)
+        let jobs = state.lost.len() + state.jobs.len() + state.under_way.len();
+        drop(state);
+        (jobs, counted.unwrap_or_else(calls))
     }
 
     /// Ends the runners once the last hold has ended and all is done.

@@ -47,6 +47,11 @@ impl Server {
         !self.backend.is_held(name).await
     }
 
+    /// How many wait at the server.
+    pub(crate) async fn waiting(&self, name: &str) -> usize {
+        self.backend.waiting(name).await
+    }
+
     /// From here on, every fourth answer is lost, until there were three of them.
     pub(crate) fn lose_answers(&self) {
         self.backend.lose_answers(3, || thread_rng().gen_ratio(1, 4));
