@@ -150,7 +150,7 @@ pub trait SubjectGuard: Debug + Send + Sync + 'static {
     /// Releases. Guards that share the hold by its [re-entry key](Ask::reentry) still hold it.
     ///
     /// # Errors
-    /// [`lock_core::ErrorKind::Lost`] if the hold had ended before.
+    /// [`lock_core::ErrorKind::Lost`] if the hold had ended before this was called.
     ///
     /// # Cancel safety
     /// If it is dropped, the release finishes in the background.

@@ -367,8 +367,11 @@ impl Guard {
     /// that the retries go on in the background, until the lease has been over for a TTL.
     ///
     /// # Errors
-    /// [`ErrorKind::Lost`] if the hold had ended before: somebody else may have had the lock meanwhile. Otherwise the error
-    /// of the server. After any error the guard no longer counts as held, and the lock frees itself within the TTL.
+    /// - [`ErrorKind::Lost`] if the hold had ended before this was called: somebody else may have had the lock meanwhile.
+    /// - [`ErrorKind::Unavailable`] if the server did not answer within the operation timeout, or while the lease lasted.
+    /// - Otherwise the error of the server.
+    ///
+    /// After any error the guard no longer counts as held, and the lock frees itself within the TTL.
     ///
     /// # Cancel safety
     /// If it is dropped, the release finishes in the background.

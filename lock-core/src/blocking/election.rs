@@ -232,7 +232,7 @@ impl Term {
     /// Ends the term, so that another candidate is elected. Returns when the server has answered.
     ///
     /// # Errors
-    /// Those of [`Guard::release`]: [`ErrorKind::Lost`](crate::ErrorKind::Lost) if the term had ended before.
+    /// Those of [`Guard::release`]: [`ErrorKind::Lost`](crate::ErrorKind::Lost) if the term had ended before this was called.
     pub fn resign(self) -> Result<()> {
         let Self { guard, reign } = self;
         let resigned = guard.release();

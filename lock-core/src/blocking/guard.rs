@@ -264,7 +264,7 @@ impl Guard {
     /// the server's answer for up to the locker's operation timeout.
     ///
     /// # Errors
-    /// Those of [`Guard::release`](crate::Guard::release): [`ErrorKind::Lost`](crate::ErrorKind::Lost) if the hold had ended before.
+    /// Those of [`Guard::release`](crate::Guard::release): [`ErrorKind::Lost`](crate::ErrorKind::Lost) if the hold had ended before this was called.
     ///
     /// # Examples
     /// ```

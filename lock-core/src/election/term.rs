@@ -54,7 +54,7 @@ impl Term {
     /// Ends the term, so that another candidate is elected. Returns when the server has answered.
     ///
     /// # Errors
-    /// Those of [`Guard::release`]: [`ErrorKind::Lost`](crate::ErrorKind::Lost) if the term had ended before.
+    /// Those of [`Guard::release`]: [`ErrorKind::Lost`](crate::ErrorKind::Lost) if the term had ended before this was called.
     ///
     /// # Cancel safety
     /// If it is dropped, it finishes in the background.

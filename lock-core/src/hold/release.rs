@@ -262,7 +262,8 @@ async fn keep_trying<W: Successor>(active: Arc<ActiveHold<W>>) -> Result<()> {
             released(&active);
             Ok(())
         }
-        Ok(answer) => Err(ended_before(&active, answer == Answer::LostBefore)),
+        Ok(Answer::LostBefore) => Err(lost_before(&active)),
+        Ok(Answer::Gone) => Err(gone(&active)),
         Err(error) => {
             active.lease.finish_release();
             active.timer.released();
@@ -339,15 +340,20 @@ async fn release_once<W: Successor>(active: &ActiveHold<W>) -> Result<ReleaseOut
     .await
 }
 
-/// `is_loss`: it was gone before its lease had ended, and nothing of this process has ended it.
-fn ended_before<W: Successor>(active: &ActiveHold<W>, is_loss: bool) -> Error {
+/// The error of a release that finds no hold although its lease lasts and nothing of this process has ended it.
+fn lost_before<W: Successor>(active: &ActiveHold<W>) -> Error {
     let lost = active.lease.lost_before_release();
-    match is_loss {
-        true => active.timer.lost(&lost, active.token()),
-        false => active.timer.released(),
-    }
+    active.timer.lost(&lost, active.token());
     let message = format!("the hold had ended before it was released: {}", lost.why());
     Error::new(ErrorKind::Lost, message)
         .with_name(&active.lock.name)
         .with_source(lost.cause())
+}
+
+/// The error of a release that was answered after the lease. The hold counted as held until the release began, so it is no loss.
+fn gone<W: Successor>(active: &ActiveHold<W>) -> Error {
+    active.lease.finish_release();
+    active.timer.released();
+    let message = "the release was not answered while the lease lasted; the hold has ended by now";
+    Error::new(ErrorKind::Unavailable, message).with_name(&active.lock.name)
 }

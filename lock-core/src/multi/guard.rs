@@ -174,7 +174,7 @@ impl MultiGuard {
     ///
     /// # Errors
     /// The first error in the order given, after all were released as far as possible: [`ErrorKind::Lost`] if a hold had ended
-    /// before.
+    /// before this was called, and the others of [`Guard::release`].
     ///
     /// [`ErrorKind::Lost`]: crate::ErrorKind::Lost
     ///

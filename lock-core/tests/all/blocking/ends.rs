@@ -9,7 +9,7 @@ use std::time::Duration;
 use lock_core::blocking::Locker;
 use lock_core::{Error, ErrorKind, LostCause, MemoryBackend};
 
-use testbed_steady::blocking::receives;
+use testbed_steady::blocking::{eventually, receives};
 
 use super::{PATIENCE, two};
 
@@ -59,6 +59,33 @@ fn with_returns_the_result_of_work_whose_release_fails() {
     worked.unwrap();
     server.set_available(true);
     locks.shutdown().unwrap();
+}
+
+/// The server goes away during the work, and comes back once the lease has ended. The hold lasted through all the work, unless the
+/// process stood still at its end.
+#[test]
+fn with_returns_the_result_of_work_whose_hold_ends_during_its_release() {
+    let ttl = Duration::from_secs(1);
+    eventually("the result", || {
+        let server = MemoryBackend::new();
+        let locks = Locker::new(server.clone()).with_operation_timeout(PATIENCE);
+        let (tell, told) = channel();
+        let returning = thread::spawn({
+            let server = server.clone();
+            move || {
+                receives("the end of the work", &told);
+                thread::sleep(ttl);
+                server.set_available(true);
+            }
+        });
+        let worked = locks.lock("a").ttl(ttl).with(|_| {
+            server.set_available(false);
+            tell.send(()).unwrap();
+            7
+        });
+        returning.join().unwrap();
+        worked
+    });
 }
 
 #[test]

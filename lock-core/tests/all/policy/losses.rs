@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lock_core::backend::SentAt;
-use lock_core::{Ended, Error, ErrorKind, HoldState, Locker, Lost, LostCause};
+use lock_core::{Ended, Error, ErrorKind, HoldState, Locker, Lost, LostCause, MemoryBackend, acquire_all};
 
 use super::{TTL, scripted, seconds};
 use crate::scripted::{Answer, Request};
@@ -137,6 +137,29 @@ async fn a_release_of_a_hold_that_had_ended_says_why() {
         panic!("a release is no loss, but this hold was lost before");
     };
     assert_eq!(lost.error().map(ToString::to_string).as_deref(), Some("it was killed"));
+}
+
+/// The server is away from the beginning of the release until the lease has ended. Nobody relies on the hold then.
+#[tokio::test(start_paused = true)]
+async fn a_hold_that_ends_during_its_release_is_not_lost() {
+    let server = MemoryBackend::new();
+    let locks = Locker::new(server.clone())
+        .with_ttl(TTL)
+        .with_operation_timeout(3 * TTL);
+    let guard = locks.lock("a").acquire().await.unwrap();
+    let both = acquire_all([locks.lock("b"), locks.lock("c")]).await.unwrap();
+    let watch = guard.watch();
+    server.set_available(false);
+    let (one, two, ()) = tokio::join!(guard.release(), both.release(), async {
+        tokio::time::sleep(TTL + seconds(1)).await;
+        server.set_available(true);
+    });
+    let expected = "the release was not answered while the lease lasted; the hold has ended by now";
+    for (name, error) in [("a", one.unwrap_err()), ("b", two.unwrap_err())] {
+        assert_eq!(error.kind(), ErrorKind::Unavailable);
+        assert_eq!(error.to_string(), format!("lock {name:?}: {expected}"));
+    }
+    assert_eq!(watch.ended().await, Ended::Released);
 }
 
 /// Whoever ends a connection says why.
