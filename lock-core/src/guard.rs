@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::acquire::caller::Caller;
 use crate::backend::Mode;
-use crate::backend::lease::{Ended, HoldState};
+use crate::backend::lease::HoldState;
 use crate::backend::options::LockOptions;
 use crate::background::runner::ensure_running;
 use crate::error::{Error, ErrorKind, Result};
@@ -33,8 +33,8 @@ use crate::watch::Watch;
 /// [`token`](Self::token) to the resource that the lock protects, before the first read and with each write, and have it reject any
 /// token lower than the highest it has seen.
 ///
-/// After a fork, a guard belongs to the parent process. In the child, dropping it does nothing and releasing it is an
-/// error.
+/// After a fork, a guard belongs to the parent process. In the child it counts as lost, by
+/// [`LostCause::Forked`](crate::LostCause::Forked); dropping it does nothing, and releasing it is an error.
 #[must_use = "a lock is released when its guard is dropped"]
 pub struct Guard(Share<Caller>);
 
@@ -142,7 +142,7 @@ impl Guard {
     /// # Ok(()) }
     /// ```
     pub fn state(&self) -> HoldState {
-        self.hold().lease.state()
+        self.0.state()
     }
 
     /// Checks that the lock is still held. Call it before each step that must not be done twice.
@@ -162,7 +162,7 @@ impl Guard {
     /// # Ok(()) }
     /// ```
     pub fn check(&self) -> Result<(), Lost> {
-        self.hold().check()
+        self.0.check()
     }
 
     /// Returns the time for which the hold lasts if nothing renews it, by this process's clock. Zero if it was lost.
@@ -179,7 +179,7 @@ impl Guard {
     /// ```
     #[must_use]
     pub fn valid_for(&self) -> Duration {
-        self.hold().lease.valid_for()
+        self.0.valid_for()
     }
 
     /// Returns the time for which this guard, or the guards that share its hold, have held the lock. Time for which the
@@ -221,10 +221,7 @@ impl Guard {
     /// # Ok(()) }
     /// ```
     pub async fn lost(&self) -> Lost {
-        match self.hold().lease.ended().await {
-            Ended::Lost(lost) => lost,
-            Ended::Released => std::future::pending().await,
-        }
+        self.0.lost().await
     }
 
     /// A view of this hold for other tasks. It does not keep the lock.
@@ -241,8 +238,8 @@ impl Guard {
     /// # Ok(()) }
     /// ```
     pub fn watch(&self) -> Watch {
-        let hold = self.hold();
-        Watch::new(hold.lock.name.clone(), hold.token(), hold.lease.clone())
+        let (hold, process) = (self.hold(), self.0.keeper().process);
+        Watch::new(hold.lock.name.clone(), hold.token(), hold.lease.clone(), process)
     }
 
     /// Runs a future while the lock is held, and drops it when the lock is lost. The lock is checked before each poll: if the

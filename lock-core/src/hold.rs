@@ -332,9 +332,12 @@ impl<W: Successor> ActiveHold<W> {
 /// The lease calls this when it is lost.
 impl<W: Successor> Wake for ActiveHold<W> {
     fn wake(self: Arc<Self>) {
-        if let Some(keeper) = self.keeper.upgrade() {
-            keeper.lost(self);
+        let Some(keeper) = self.keeper.upgrade() else { return };
+        if keeper.has_forked() {
+            // It is the parent's, and so are its locks.
+            return std::mem::forget(self);
         }
+        keeper.lost(self);
     }
 }
 

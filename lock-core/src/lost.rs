@@ -46,6 +46,9 @@ pub enum LostCause {
     /// It was held for as long as [`Lock::hold_at_most`](crate::Lock::hold_at_most) allows, by this process's own clock.
     #[error("it was held for its maximum time")]
     MaximumHold,
+    /// This is a fork of the process that acquired the lock, to which the hold still belongs.
+    #[error("the process has forked, and the hold is its parent's: acquire the lock in the child")]
+    Forked,
 }
 
 impl Lost {
@@ -57,6 +60,11 @@ impl Lost {
             last_confirmed: None,
             lease_ended: None,
         }))
+    }
+
+    /// The hold is that of the parent of this process.
+    pub(crate) fn by_fork(name: &LockName) -> Self {
+        Self::new(name.clone(), LostCause::Forked)
     }
 
     pub(crate) fn with_details(

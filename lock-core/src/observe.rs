@@ -417,6 +417,8 @@ impl HoldTimer {
                 LostCause::Disconnected => "disconnected",
                 LostCause::ReadOnly => "read_only",
                 LostCause::MaximumHold => "maximum_hold",
+                // Not reported: to the parent, the hold is not lost.
+                LostCause::Forked => "forked",
             };
             metrics::counter!("polylock_losses_total", "cause" => cause).increment(1);
         });

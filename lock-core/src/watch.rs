@@ -8,7 +8,8 @@ use crate::lost::Lost;
 use crate::name::LockName;
 use crate::token::FencingToken;
 
-/// A view of a hold for other tasks. It keeps neither the hold nor its renewals alive.
+/// A view of a hold for other tasks. It keeps neither the hold nor its renewals alive. In a forked child the hold counts as
+/// lost, as it does to a [`Guard`](crate::Guard) there.
 ///
 /// # Examples
 /// ```
@@ -27,11 +28,26 @@ pub struct Watch {
     name: LockName,
     token: FencingToken,
     lease: Lease,
+    /// The process that has the hold.
+    process: u32,
 }
 
 impl Watch {
-    pub(crate) fn new(name: LockName, token: FencingToken, lease: Lease) -> Self {
-        Self { name, token, lease }
+    pub(crate) fn new(name: LockName, token: FencingToken, lease: Lease, process: u32) -> Self {
+        Self {
+            name,
+            token,
+            lease,
+            process,
+        }
+    }
+
+    /// In a forked child, the hold is the parent's: the locks of its lease must not be touched.
+    fn check_process(&self) -> Result<(), Lost> {
+        match std::process::id() == self.process {
+            true => Ok(()),
+            false => Err(Lost::by_fork(&self.name)),
+        }
     }
 
     /// The lock's name.
@@ -78,7 +94,10 @@ impl Watch {
     /// # Ok(()) }
     /// ```
     pub fn state(&self) -> HoldState {
-        self.lease.state()
+        match self.check_process() {
+            Ok(()) => self.lease.state(),
+            Err(lost) => HoldState::Lost(lost),
+        }
     }
 
     /// Returns `true` if the hold still counts as held, by this process's clock: it was neither released nor lost. Work
@@ -97,7 +116,7 @@ impl Watch {
     /// ```
     #[must_use]
     pub fn is_held(&self) -> bool {
-        matches!(self.lease.state(), HoldState::Held | HoldState::Suspect)
+        matches!(self.state(), HoldState::Held | HoldState::Suspect)
     }
 
     /// Checks that the hold was not lost. A released hold was not lost: see [`is_held`](Self::is_held).
@@ -118,7 +137,7 @@ impl Watch {
     /// # Ok(()) }
     /// ```
     pub fn check(&self) -> Result<(), Lost> {
-        match self.lease.state() {
+        match self.state() {
             HoldState::Lost(lost) => Err(lost),
             _ => Ok(()),
         }
@@ -140,7 +159,10 @@ impl Watch {
     /// ```
     #[must_use]
     pub fn valid_for(&self) -> Duration {
-        self.lease.valid_for()
+        match self.check_process() {
+            Ok(()) => self.lease.valid_for(),
+            Err(_) => Duration::ZERO,
+        }
     }
 
     /// Waits until the hold is released or lost.
@@ -162,6 +184,9 @@ impl Watch {
     /// # Ok(()) }
     /// ```
     pub async fn ended(&self) -> Ended {
-        self.lease.ended().await
+        match self.check_process() {
+            Ok(()) => self.lease.ended().await,
+            Err(lost) => Ended::Lost(lost),
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use lock_core::backend::{AcquireRequest, Attempt, Capabilities, DistributedLock, LockStatus};
-use polylock::{ErrorKind, Guarantee, Guard, HoldState, LockName, Locker, MemoryBackend, Release, Verdict};
+use polylock::{ErrorKind, Guarantee, Guard, HoldState, LockName, Locker, LostCause, MemoryBackend, Release, Verdict};
 use tokio::runtime::Builder;
 use tokio::time::{sleep, timeout};
 
@@ -183,11 +183,20 @@ fn misuse(busy: &Locker, quiet: Option<Locker>, guards: Option<[Guard; 2]>) -> R
             refused("acquire", lock.acquire()).await?;
             refused("shutdown", locks.shutdown()).await?;
         }
+        counts_as_lost(&dropped)?;
         refused("extend", dropped.extend(TTL)).await?;
         refused("release", released.release()).await
     })?;
     drop((dropped, quiet));
     Ok(())
+}
+
+/// A forked process has no hold, whatever its parent has.
+fn counts_as_lost(guard: &Guard) -> Result<(), String> {
+    match (guard.state(), guard.check(), guard.valid_for()) {
+        (HoldState::Lost(lost), Err(_), Duration::ZERO) if lost.cause() == LostCause::Forked => Ok(()),
+        other => Err(format!("a guard in a forked process: {other:?}")),
+    }
 }
 
 /// Fails unless the use is refused soon, with the reason.

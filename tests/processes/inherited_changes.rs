@@ -6,13 +6,14 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
+use std::thread::sleep;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use lock_core::backend::{
     AcquireRequest, Attempt, Capabilities, DistributedLock, Hold, LockStatus, ReleaseOptions, ReleaseOutcome, Renewal,
 };
-use lock_core::{Error, ErrorKind, FencingToken, LockName, MemoryBackend, Result};
+use lock_core::{Error, ErrorKind, FencingToken, LockName, LostCause, MemoryBackend, Result};
 use polylock::Locker;
 
 use crate::fork::{FINE, current_thread, fork_off, in_a_process_of_its_own, wait_for};
@@ -30,6 +31,11 @@ fn a_forked_process_leaves_its_parents_upgrade_alone() {
 #[test]
 fn a_forked_process_leaves_its_parents_acquire_alone() {
     in_a_process_of_its_own("", |_| current_thread().block_on(drop_an_acquire()), one_is_fine);
+}
+
+#[test]
+fn a_forked_process_leaves_its_parents_expired_hold_alone() {
+    in_a_process_of_its_own("", |_| current_thread().block_on(see_it_expired()), one_is_fine);
 }
 
 fn one_is_fine(reports: Vec<String>) {
@@ -98,6 +104,27 @@ async fn drop_an_acquire() {
     }));
     drop(first.take());
     assert!(next.is_woken(), "the parent itself passes the turn on");
+}
+
+/// The parent has not noticed the end of the lease, and another task of it waits for that.
+async fn see_it_expired() {
+    let locks = Locker::new(MemoryBackend::new());
+    let guard = locks.lock("a").ttl(Duration::from_secs(1)).acquire().await;
+    let guard = guard.expect("a grant");
+    let watch = guard.watch();
+    let waiting = Arc::new(Woken::default());
+    let mut ended = Box::pin(watch.ended());
+    assert!(waiting.poll(&mut ended).is_pending());
+    wait_for(fork_off(|| {
+        sleep(Duration::from_secs(1));
+        let causes = [guard.check(), watch.check()].map(|checked| checked.err().map(|lost| lost.cause()));
+        if causes != [Some(LostCause::Forked); 2] || watch.is_held() || !watch.valid_for().is_zero() {
+            return Err(format!("lost in a forked process by {causes:?}"));
+        }
+        untouched(&waiting, "a task of the parent")
+    }));
+    assert!(guard.check().is_err(), "the parent itself has lost it");
+    assert!(waiting.is_woken());
 }
 
 /// Whether somebody was woken.

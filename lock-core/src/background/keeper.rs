@@ -33,7 +33,7 @@ pub(crate) struct Keeper {
     guards: AtomicUsize,
     closed: AtomicBool,
     /// In which process it was made.
-    process: u32,
+    pub(crate) process: u32,
 }
 
 const NOBODY: usize = 0;

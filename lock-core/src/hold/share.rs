@@ -1,12 +1,15 @@
 //! Shares in a hold: of its guards, of callers with its re-entry key, and of readers who join it.
 
+use std::time::Duration;
+
 use super::{ActiveHold, Succession, Successor};
 use crate::backend::Mode;
-use crate::backend::lease::HoldState;
+use crate::backend::lease::{Ended, HoldState};
 use crate::backend::options::LockOptions;
 use crate::background::keeper::{Keeper, KeeperRef};
 use crate::background::schedule::ScheduledHold;
 use crate::error::Result;
+use crate::lost::Lost;
 use crate::mutant::{Mutant, is_active};
 use crate::queue::Turn;
 use crate::sync::time::Instant;
@@ -49,6 +52,44 @@ impl<W: Successor> Share<W> {
 
     pub(crate) fn keeper(&self) -> &Arc<Keeper> {
         &self.keeper
+    }
+
+    /// In a forked child, the hold is the parent's: the locks of its lease must not be touched.
+    fn check_process(&self) -> Result<(), Lost> {
+        match self.keeper.has_forked() {
+            false => Ok(()),
+            true => Err(Lost::by_fork(&self.hold().lock.name)),
+        }
+    }
+
+    pub(crate) fn check(&self) -> Result<(), Lost> {
+        self.check_process()?;
+        self.hold().check()
+    }
+
+    pub(crate) fn state(&self) -> HoldState {
+        match self.check_process() {
+            Ok(()) => self.hold().lease.state(),
+            Err(lost) => HoldState::Lost(lost),
+        }
+    }
+
+    pub(crate) fn valid_for(&self) -> Duration {
+        match self.check_process() {
+            Ok(()) => self.hold().lease.valid_for(),
+            Err(_) => Duration::ZERO,
+        }
+    }
+
+    /// Waits until the hold is lost, for ever if it never is.
+    pub(crate) async fn lost(&self) -> Lost {
+        if let Err(lost) = self.check_process() {
+            return lost;
+        }
+        match self.hold().lease.ended().await {
+            Ended::Lost(lost) => lost,
+            Ended::Released => std::future::pending().await,
+        }
     }
 
     /// Gives the share back. The caller does the rest.
