@@ -37,6 +37,8 @@ pub(crate) struct PendingAcquire {
     /// `None` once there is nothing to undo.
     turn: Option<Turn<Caller>>,
     state: AtServer,
+    /// Whether its caller was counted as one that found the name taken at the server.
+    was_contended: bool,
     /// The next waiter may continue it: the request waits, and its outcome is open.
     can_pass: bool,
     /// The upgrade for which it asks, which has no turn.
@@ -102,6 +104,7 @@ impl PendingAcquire {
             turn,
             upgrade,
             state: AtServer::Nothing,
+            was_contended: false,
         }
     }
 
@@ -115,7 +118,9 @@ impl PendingAcquire {
         }
         if let Some(turn) = self.turn.take() {
             let (backend, keeper) = (self.backend.clone(), self.keeper.clone());
+            let was_contended = self.was_contended;
             *self = Self::start((&backend, &keeper), lock, wait, turn);
+            self.was_contended = was_contended;
         }
         Ok(())
     }
@@ -165,7 +170,8 @@ impl PendingAcquire {
         self.state = state;
         self.backend.note_reached();
         if let Some(turn) = &self.turn {
-            if !was_taken {
+            // Once for each acquire: after an outage the server says again that the name is taken.
+            if !was_taken && !std::mem::replace(&mut self.was_contended, true) {
                 observe::contended(self.request.name(), self.holder().as_deref());
             }
             let queued = Some(&self.request).filter(|request| request.waits());
@@ -299,6 +305,8 @@ impl PendingAcquire {
             turn: self.turn.take(),
             upgrade: self.upgrade.take(),
             state: std::mem::replace(&mut self.state, AtServer::Nothing),
+            // It goes to another acquire.
+            was_contended: false,
             can_pass: self.can_pass,
         })
     }

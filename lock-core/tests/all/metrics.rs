@@ -21,6 +21,7 @@ use tracing_subscriber::registry::LookupSpan;
 use self::lives::{a_life_of_haste, a_life_of_trouble, an_eventful_life, an_operators_life};
 use crate::scripted::{Answer, Request, Scripted};
 
+mod contended;
 mod docs;
 mod json;
 mod lives;
