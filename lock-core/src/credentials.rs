@@ -111,6 +111,9 @@ type Ask = dyn Fn() -> BoxFuture<'static, Result<Credentials>> + Send + Sync;
 
 impl CredentialSource {
     /// A file with the password and nothing else, such as a mounted secret. One line break at its end is left out.
+    ///
+    /// A read may hang, as on a network file system without its server. Then it leaves one thread behind for each path, which keeps
+    /// neither a runtime nor the process from ending. Later reads of the path wait until that read has ended.
     pub fn file(path: impl Into<PathBuf>) -> Self {
         Self(Source::File(path.into()))
     }

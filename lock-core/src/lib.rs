@@ -112,6 +112,7 @@ mod multi;
 mod mutant;
 mod name;
 mod observe;
+mod of_process;
 mod options;
 mod own_hold;
 mod queue;

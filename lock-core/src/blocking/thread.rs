@@ -2,7 +2,6 @@
 
 use std::future::pending;
 use std::io;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread::{self, ThreadId};
@@ -10,22 +9,14 @@ use std::thread::{self, ThreadId};
 use tokio::runtime::{Builder, Handle};
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::of_process::{OfProcess, PROCESSES};
 
-/// The most processes of one chain of forks that may have a thread.
-const PROCESSES: usize = 64;
-
-/// A forked child takes a slot of its own. It never touches that of its parent, whose locks may have been taken by a
-/// thread that did not come along.
-static SLOTS: [Slot; PROCESSES] = [const { Slot::new() }; PROCESSES];
+static SLOTS: [OfProcess<Slot>; PROCESSES] = [const { OfProcess::new(Slot::new()) }; PROCESSES];
 
 struct Slot {
-    /// The process whose slot it is, or [`NOBODY`].
-    process: AtomicU32,
     driver: OnceLock<Driver>,
     starting: Mutex<()>,
 }
-
-const NOBODY: u32 = 0;
 
 struct Driver {
     runtime: Handle,
@@ -37,7 +28,7 @@ struct Driver {
 /// # Errors
 /// On that very thread, which would wait for itself; if the operating system starts no thread.
 pub(super) fn runtime() -> Result<&'static Handle> {
-    let driver = Slot::of(std::process::id())?.driver()?;
+    let driver = Slot::of_this_process()?.driver()?;
     if thread::current().id() == driver.thread {
         let message = "a blocking call on the thread `polylock` would wait for itself: await the async one there";
         return Err(Error::new(ErrorKind::Misconfigured, message).not_executed());
@@ -48,25 +39,16 @@ pub(super) fn runtime() -> Result<&'static Handle> {
 impl Slot {
     const fn new() -> Self {
         Self {
-            process: AtomicU32::new(NOBODY),
             driver: OnceLock::new(),
             starting: Mutex::new(()),
         }
     }
 
-    fn of(process: u32) -> Result<&'static Self> {
-        SLOTS.iter().find(|slot| slot.is_of(process)).ok_or_else(|| {
+    fn of_this_process() -> Result<&'static Self> {
+        OfProcess::own(&SLOTS).ok_or_else(|| {
             let message = format!("polylock was used in {PROCESSES} processes, each forked by the one before it");
             Error::new(ErrorKind::Misconfigured, message).not_executed()
         })
-    }
-
-    /// Takes a free slot for this process. Returns whether the slot belongs to it.
-    fn is_of(&self, process: u32) -> bool {
-        let taken = self
-            .process
-            .compare_exchange(NOBODY, process, Ordering::AcqRel, Ordering::Acquire);
-        taken.is_ok() || taken == Err(process)
     }
 
     fn driver(&self) -> Result<&Driver> {

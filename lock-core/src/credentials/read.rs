@@ -1,17 +1,29 @@
 //! Passwords from files and variables.
 
+use std::collections::BTreeMap;
 use std::env::{self, VarError};
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::thread;
+
+use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard, oneshot};
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::of_process::{OfProcess, PROCESSES};
 
 /// No password is longer. A file without an end would fill the memory.
 const LONGEST: u64 = 64 * 1024;
 
+/// For each path that is being read: the lock that the read has.
+type Reads = Mutex<BTreeMap<PathBuf, Weak<AsyncMutex<()>>>>;
+
+static READS: [OfProcess<Reads>; PROCESSES] = [const { OfProcess::new(Mutex::new(BTreeMap::new())) }; PROCESSES];
+
 pub(super) async fn file(path: PathBuf) -> Result<String> {
-    let reading = tokio::task::spawn_blocking(move || {
+    let of_path = path.clone();
+    let read = move || {
         let content = content(&path).map_err(|error| {
             let message = format!(
                 "the password file {} cannot be read: check its path and permissions",
@@ -20,12 +32,42 @@ pub(super) async fn file(path: PathBuf) -> Result<String> {
             misconfigured(message).with_source(error)
         });
         password(content?, &format!("the password file {}", path.display()))
-    });
-    // It cannot panic, and ends early with its runtime alone.
-    reading.await.unwrap_or_else(|error| {
-        let message = "the password file was not read, since the Tokio runtime ends";
-        Err(Error::new(ErrorKind::Unavailable, message).with_source(error))
-    })
+    };
+    alone(&of_path, read).await
+}
+
+/// Reads on a thread of its own, which may wait for ever for a file system or a pipe. Tokio's threads for blocking work are limited,
+/// and a runtime waits for them when it ends. Another read of the path waits for this one, so that only one thread hangs.
+pub(super) async fn alone<T: Send + 'static>(
+    path: &Path,
+    read: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    let unavailable = |message| Error::new(ErrorKind::Unavailable, message);
+    let turn = turn(path).await;
+    let (tell, told) = oneshot::channel();
+    let reading = move || {
+        drop(tell.send(read()));
+        drop(turn);
+    };
+    let started = thread::Builder::new().name("polylock-password".into()).spawn(reading);
+    started.map_err(|error| unavailable("no thread can be started to read the password file").with_source(error))?;
+    // It does not panic.
+    let ended = |error| Err(unavailable("the password file was not read").with_source(error));
+    told.await.unwrap_or_else(ended)
+}
+
+/// Waits until no other read of the path is under way in this process.
+async fn turn(path: &Path) -> Option<OwnedMutexGuard<()>> {
+    let of_path = {
+        let mut reads = OfProcess::own(&READS)?.lock().unwrap_or_else(PoisonError::into_inner);
+        reads.retain(|_, reading| reading.strong_count() > 0);
+        reads.get(path).and_then(Weak::upgrade).unwrap_or_else(|| {
+            let reading = Arc::default();
+            reads.insert(path.to_owned(), Arc::downgrade(&reading));
+            reading
+        })
+    };
+    Some(of_path.lock_owned().await)
 }
 
 fn content(path: &Path) -> std::io::Result<Vec<u8>> {

@@ -1,4 +1,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::channel;
+
+use testbed_steady::happens;
 
 use super::*;
 
@@ -73,6 +76,64 @@ async fn what_is_wrong_with_a_file_is_said() {
         let refusal = refusal().await;
         assert!(refusal.contains(said), "{refusal}");
     }
+}
+
+/// A pipe into which nobody writes does not even open.
+#[cfg(unix)]
+#[test]
+fn a_file_that_does_not_open_keeps_no_runtime() {
+    use testbed_steady::blocking::receives;
+    use tokio::runtime::Builder;
+
+    let file = Path::new("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&file.0).status();
+    assert!(made.expect("every Unix has it").success());
+    let (tell, told) = channel();
+    let source = file.source();
+    std::thread::spawn(move || {
+        let runtime = Builder::new_current_thread().enable_time().build().expect("a runtime");
+        let error = runtime.block_on(source.get(Duration::from_millis(10)));
+        drop(runtime);
+        tell.send(error.expect_err("nobody writes").kind())
+    });
+    assert_eq!(receives("the end of the runtime", &told), ErrorKind::Unavailable);
+
+    // The read ends, and the next one begins.
+    drop(std::fs::OpenOptions::new().write(true).open(&file.0));
+    std::fs::remove_file(&file.0).expect("it is there");
+    file.write("found");
+    let runtime = Builder::new_current_thread().enable_time().build().expect("a runtime");
+    let credentials = runtime.block_on(file.source().get(LONG)).expect("it is a file now");
+    assert_eq!(credentials.password(), "found");
+}
+
+#[tokio::test]
+async fn reads_of_one_path_hang_one_at_a_time() {
+    let (path, other) = (PathBuf::from("hangs"), PathBuf::from("does not"));
+    let (let_go, waits) = channel::<()>();
+    let hanging = move || {
+        let _ = waits.recv();
+        Ok(())
+    };
+    let mut first = Box::pin(read::alone(&path, hanging));
+    assert!(timeout(Duration::from_millis(1), &mut first).await.is_err());
+    drop(first);
+    let begun = Arc::new(AtomicU32::new(0));
+    let begins = || {
+        let begun = begun.clone();
+        move || Ok(begun.fetch_add(1, Ordering::SeqCst))
+    };
+    for _ in 0..3 {
+        let next = read::alone(&path, begins());
+        assert!(timeout(Duration::from_millis(10), next).await.is_err());
+    }
+    assert_eq!(begun.load(Ordering::SeqCst), 0, "begun beside one that hangs");
+    happens("a read of another path", read::alone(&other, begins()))
+        .await
+        .expect("it does not hang");
+    drop(let_go);
+    let next = happens("a read after it", read::alone(&path, begins())).await;
+    assert_eq!(next.expect("it does not hang"), 1);
 }
 
 #[tokio::test]
