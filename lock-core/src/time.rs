@@ -43,6 +43,12 @@ impl LeaseInstant {
         Self(now + suspended(now))
     }
 
+    /// The same, where [`now_anywhere`] is needed.
+    pub(crate) fn now_anywhere() -> Self {
+        let now = now_anywhere();
+        Self(now + suspended(now))
+    }
+
     /// Now, or too early by suspensions that nobody has noticed yet: cheaper, for where early is the safe side.
     pub(crate) fn now_or_earlier() -> Self {
         Self(Instant::now() + suspended_as_seen())

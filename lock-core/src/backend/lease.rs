@@ -14,7 +14,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::mutant::{Mutant, is_active};
 use crate::name::LockName;
 use crate::sync::time::{Instant, sleep, sleep_until};
-use crate::sync::{Arc, Handle, Mutex, MutexGuard, Notify};
+use crate::sync::{Arc, Mutex, MutexGuard, Notify};
 use crate::time::LeaseInstant;
 
 /// Until when a hold counts as held, by this process's monotonic clock.
@@ -222,12 +222,9 @@ impl Lease {
 
     /// Ends the lease because the hold is about to be released. False if there is nothing left to release.
     ///
-    /// Looks at the clock within a runtime alone, so that a guard may be dropped anywhere.
+    /// A guard may be dropped anywhere: outside a runtime this reads the system's clock, even if Tokio's time is paused.
     pub(crate) fn begin_release(&self) -> bool {
-        let mut record = match Handle::try_current() {
-            Ok(_) => self.lock(LeaseInstant::now()),
-            Err(_) => self.0.record.lock(),
-        };
+        let mut record = self.lock(LeaseInstant::now_anywhere());
         if record.phase != Phase::Live {
             return false;
         }

@@ -26,6 +26,7 @@ mod docs;
 mod json;
 mod lives;
 mod panics;
+mod undriven;
 
 fn runtime() -> Runtime {
     Builder::new_current_thread()
