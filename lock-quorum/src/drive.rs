@@ -14,6 +14,7 @@ use lock_core::{Error, ErrorKind, FencingToken, Result};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use self::asked::{Asked, change};
+
 use crate::client::Client;
 use crate::error::NodeErrors;
 use crate::hold::QuorumHold;
@@ -42,7 +43,7 @@ pub(crate) async fn drive(client: &Arc<Client>, votes: &Arc<Votes>, request: &Ac
         }
         let (step, is_given_up) = driver.step();
         match (driver.carry_out_commands(), step) {
-            (_, Step::Done(outcome)) => return driver.done(outcome).await,
+            (_, Step::Done(outcome)) => return driver.done(outcome),
             // The answer of a node that was asked may be there.
             (true, Step::Wait(_)) => {}
             (false, Step::Wait(until)) => tokio::select! {
@@ -297,23 +298,11 @@ impl<'a> Driver<'a> {
         }
     }
 
-    async fn done(self, outcome: Outcome) -> Result<Attempt> {
+    fn done(self, outcome: Outcome) -> Result<Attempt> {
         match outcome {
             Outcome::Granted(token) => {
-                let voted: Vec<usize> = self.live().map(|vote| vote.node).collect();
-                tokio::select! {
-                    biased;
-                    () = self.client.members.hear(&voted, self.client.patience(self.terms.ttl)) => {}
-                    () = self.request.given_up() => return Err(self.votes.abandoned()),
-                }
                 // While the request waited, its TTL may have changed, or a process with another quorum was seen.
                 self.client.members.check(self.terms.ttl)?;
-                if self.live().count() < voted.len() {
-                    return Err(Error::new(
-                        ErrorKind::Unavailable,
-                        "a vote ended before all were counted",
-                    ));
-                }
                 self.becomes_hold(token)
             }
             Outcome::Busy(busy) => Ok(Attempt::Busy(busy)),
@@ -339,18 +328,16 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// The votes that count.
-    fn live(&self) -> impl Iterator<Item = &Arc<Vote>> {
-        let counted = |asked: &&Asked| asked.vote.is_live() && asked.call.is_none();
-        self.asked.iter().filter(counted).map(|asked| &asked.vote)
-    }
-
     /// Makes the live votes those of a hold, and arms its lease. Answers that are on their way still count.
     ///
     /// # Errors
     /// If the request has ended, or too many votes have.
     fn becomes_hold(mut self, token: FencingToken) -> Result<Attempt> {
-        let live: Vec<_> = self.live().cloned().collect();
+        let live = self
+            .asked
+            .iter()
+            .filter(|asked| asked.vote.is_live() && asked.call.is_none());
+        let live: Vec<_> = live.map(|asked| asked.vote.clone()).collect();
         let armed = self.votes.grant(token, &live, self.client.needed())?;
         for mut asked in std::mem::take(&mut self.asked) {
             if let Some(change) = asked.change.take() {

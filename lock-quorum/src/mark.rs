@@ -69,8 +69,9 @@ impl Mark {
             );
             return Err(Error::new(ErrorKind::Misconfigured, message));
         }
-        // It can be granted nothing without one of these nodes.
-        let sees_this = seen_at.intersection(known_at).count() >= rules::majority(self.nodes);
+        // It can be granted nothing without one of these nodes. If fewer than a majority answered, the next look decides.
+        let needed = rules::majority(self.nodes).min(answered.len()).max(1);
+        let sees_this = seen_at.intersection(known_at).count() >= needed;
         match (self.restart_delay, other.restart_delay) {
             (own, theirs) if own == theirs => Ok(None),
             (own, theirs) if own < theirs && !own.is_zero() && sees_this => Ok(None),
@@ -273,15 +274,22 @@ mod tests {
         let list = [1, 2, 3];
         let [none, minute, hour] =
             [None, MINUTE, MINUTE.map(|minute| minute * 60)].map(|delay| Mark::new(3, delay, &list));
-        let everywhere = (0..3).collect();
+        let beside_among = |own: &Mark, other: &Mark, seen_at: &[usize], known_at: &[usize], answered: &[usize]| {
+            let [seen_at, known_at, answered] =
+                [seen_at, known_at, answered].map(|nodes| nodes.iter().copied().collect());
+            own.beside(other, &list, &seen_at, &answered, &known_at).is_ok()
+        };
         let beside = |own: &Mark, other: &Mark, seen_at: &[usize], known_at: &[usize]| {
-            let [seen_at, known_at] = [seen_at, known_at].map(|nodes| nodes.iter().copied().collect());
-            own.beside(other, &list, &seen_at, &everywhere, &known_at).is_ok()
+            beside_among(own, other, seen_at, known_at, &[0, 1, 2])
         };
         assert!(beside(&minute, &hour, &[0, 1, 2], &[0, 2]));
         assert!(!beside(&minute, &hour, &[0, 1, 2], &[0]));
         assert!(!beside(&minute, &hour, &[0, 1], &[0, 2]), "its mark is not there");
         assert!(!beside(&none, &hour, &[0, 1, 2], &[0, 1, 2]), "no delay at all");
         assert!(!beside(&minute, &none, &[0, 1, 2], &[0, 1, 2]));
+        assert!(beside_among(&minute, &hour, &[0], &[0], &[0]), "the others did not answer");
+        assert!(!beside_among(&minute, &hour, &[0], &[], &[0]));
+        assert!(!beside_among(&minute, &hour, &[0], &[0], &[0, 1]), "it may have come to node 0 alone");
+        assert!(!beside_among(&minute, &hour, &[0], &[], &[]));
     }
 }

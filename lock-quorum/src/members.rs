@@ -3,7 +3,7 @@
 //! A mark is an exclusive hold of one of a few reserved names, so that it works on each kind of node and expires after a crash. If
 //! more processes run than there are names, the others rely on the marks that are there, and take one when it is free.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -86,8 +86,6 @@ struct State {
     /// Whether there may be marks that were not seen, since a node did not answer the last look, or since our mark was
     /// placed after it.
     must_look: bool,
-    /// The nodes that answered the last look.
-    heard: Option<BTreeSet<usize>>,
     /// The marks beside which this process must not acquire anything.
     refusals: BTreeMap<Mark, Refusal>,
     /// The shortest restart delay of another process, if ours is longer.

@@ -41,7 +41,6 @@ pub(super) async fn look(members: &Members, nodes: &[usize], rest: Duration) {
         state.must_look = false;
         state.marks.clone()
     };
-    let unfinished = Unfinished(members);
     let looks = nodes
         .iter()
         .flat_map(|node| (0..NAMES).map(move |number| (*node, number)));
@@ -61,35 +60,9 @@ pub(super) async fn look(members: &Members, nodes: &[usize], rest: Duration) {
         }
     }
     members.note(began, own, &answered, others);
-    std::mem::forget(unfinished);
-}
-
-/// A look that was dropped has to be repeated.
-struct Unfinished<'a>(&'a Members);
-
-impl Drop for Unfinished<'_> {
-    fn drop(&mut self) {
-        self.0.state.lock().must_look = true;
-    }
 }
 
 impl Members {
-    /// Looks again if the nodes that have `voted` are a majority only with some that did not answer the last look: marks that are there,
-    /// or missing, may refuse this process. See [`answers`] for the `rest`.
-    pub(crate) async fn hear(&self, voted: &[usize], rest: Duration) {
-        let is_heard = match &self.state.lock().heard {
-            Some(heard) => {
-                voted.iter().filter(|node| heard.contains(node)).count() >= rules::majority(self.nodes.len())
-            }
-            // The process began without a connect, and does not look.
-            None => true,
-        };
-        if !is_heard {
-            let nodes: Vec<usize> = (0..self.nodes.len()).collect();
-            look(self, &nodes, rest).await;
-        }
-    }
-
     /// Notes what a look means that `began` then, when this process had its `own` marks.
     fn note(
         &self,
@@ -101,7 +74,6 @@ impl Members {
         let is_whole = answered.len() == self.nodes.len();
         let mut state = self.state.lock();
         state.must_look |= !is_whole;
-        state.heard = Some(answered.clone());
         // Another look may have begun after this one, and seen more.
         state.refusals.retain(|mark, refusal| {
             let is_over = is_whole || refusal.has_ended(mark, answered);

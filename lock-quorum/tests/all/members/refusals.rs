@@ -133,6 +133,24 @@ async fn a_process_goes_on_beside_a_longer_delay_that_came_later() {
     }
 }
 
+/// The look that a single node answers says nothing of the others.
+#[tokio::test(start_paused = true)]
+async fn a_process_that_hears_one_node_for_a_moment_goes_on_beside_a_longer_delay() {
+    let servers = Servers::new();
+    let (minute, longer) = (with_delay(&servers, MINUTE), with_delay(&servers, 2 * MINUTE));
+    minute.backend.connect().await.unwrap();
+    longer.backend.connect().await.unwrap();
+    minute.backend.connect().await.unwrap();
+    for link in [2, 1] {
+        minute.links[link].cut();
+        sleep(A_LOOK).await;
+    }
+    minute.links.iter().for_each(Link::heal);
+    acquires(&minute).await;
+    sleep(2 * A_LOOK).await;
+    acquires(&minute).await;
+}
+
 fn lose_marks(server: &MemoryBackend) {
     for number in 0..8 {
         server.take_away(format!("polylock-quorum-member-{number}")).unwrap();
@@ -212,9 +230,9 @@ async fn a_process_that_loses_its_marks_is_refused_beside_a_longer_delay() {
 }
 
 /// Its list has an address that was replaced, which nobody can know while that node is down. When it is back, the node that knows of the
-/// others' holds is back as well, and has forgotten none: their votes there have expired.
+/// others' holds is back as well, and has forgotten none: their votes there have expired. docs/quorum.md says so.
 #[tokio::test(start_paused = true)]
-async fn an_acquire_with_a_node_that_comes_back_looks_before_it_is_granted() {
+async fn a_replaced_node_that_comes_back_may_grant_what_is_held() {
     let servers = Servers::new();
     servers.0[2].set_available(false);
     let replaced = servers.running(&[0, 1, 3]).await;
@@ -227,57 +245,13 @@ async fn an_acquire_with_a_node_that_comes_back_looks_before_it_is_granted() {
     }
     servers.0[1].set_available(true);
     servers.0[2].set_available(true);
-    let mut refused = 0;
+    let mut again = Vec::new();
     for guard in &held {
-        match process.locks.lock(guard.name()).try_acquire().await {
-            Ok(second) => assert!(second.is_none(), "two holders of {}", guard.name()),
-            Err(error) => {
-                assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
-                refused += 1;
-            }
-        }
+        again.extend(process.locks.lock(guard.name()).try_acquire().await.unwrap());
     }
-    assert!(refused > 0, "nodes 1 and 2 decide of no name");
-}
+    assert!(!again.is_empty(), "if this is seen, the page may promise more");
 
-#[tokio::test(start_paused = true)]
-async fn an_acquire_looks_only_if_its_majority_needs_a_node_that_was_not_heard() {
-    let servers = Servers::new();
-    servers.0[2].set_available(false);
-    let process = servers.running(&[0, 1, 2]).await;
     sleep(A_LOOK).await;
-    let looks = async || {
-        process.statuses.store(0, Ordering::SeqCst);
-        acquires(&process).await;
-        process.statuses.load(Ordering::SeqCst)
-    };
-    assert_eq!(looks().await, 0);
-    servers.0[2].set_available(true);
-    servers.0[0].set_available(false);
-    assert_eq!(looks().await, STATUSES / 2);
-    assert_eq!(looks().await, 0);
-}
-
-/// A caller leaves at any moment of it. The process can leave no mark where the stranger's is, after which it would look in any case.
-#[tokio::test(start_paused = true)]
-async fn a_look_that_is_dropped_is_repeated() {
-    for millis in (0..500).step_by(25) {
-        let servers = Servers::new();
-        let process = servers.far_process(&[0, 1, 2]);
-        process.links[2].cut();
-        process.backend.connect().await.unwrap();
-        for number in 0..7 {
-            let name = format!("polylock-quorum-member-{number}");
-            servers.0[2].hold_elsewhere(name, 60 * MINUTE).unwrap();
-        }
-        let _stranger = servers.running(&[2, 3, 4]).await;
-        process.links[2].heal();
-        process.links[2].delay(Duration::from_millis(50));
-        servers.0[0].set_available(false);
-        let _ = timeout(Duration::from_millis(millis), process.locks.lock("a").acquire()).await;
-        servers.0[0].set_available(true);
-        sleep(A_LOOK).await;
-        let error = process.locks.lock("b").acquire().await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Misconfigured, "after {millis} ms: {error}");
-    }
+    let error = process.locks.lock("another").try_acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
 }
