@@ -184,7 +184,8 @@ impl PostgresConfig {
         self
     }
 
-    /// Sets the schema that the lock tables are in. It must exist. Defaults to the first one of the user's `search_path`.
+    /// Sets the schema that the lock tables are in. It must exist. Without it, tables are found by the user's
+    /// `search_path`, and made in the first schema of that if none of them is there.
     pub fn with_schema(mut self, schema: impl Into<String>) -> Self {
         self.schema = Some(schema.into());
         self

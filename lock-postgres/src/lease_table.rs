@@ -100,8 +100,7 @@ impl Shared {
 
     /// Makes sure that the tables are there.
     async fn prepare(&self, connection: &Connection) -> Result<()> {
-        let tables = lease_tables(self.config.schema.as_deref(), &self.config.table);
-        prepare_tables(&tables, connection, self.config.response_timeout).await
+        prepare_tables(lease_tables, &self.config, connection).await
     }
 
     /// The limit for an answer, unless its caller decides that.

@@ -8,9 +8,9 @@
 //!
 //! `{table}` is [`PostgresConfig::with_table`], by default [`polylock`](PostgresConfig::DEFAULT_TABLE).
 //!
-//! The backend makes its tables when it first connects, if it may. In production the user of an application should have no
-//! `CREATE`: make the tables beforehand with this SQL or with [`migrate`] under another user, and grant that user what
-//! ["Permissions needed"](crate#permissions-needed) says.
+//! The backend makes its tables when it first connects, if it may: missing ones in the schema of those that are there. In production
+//! the user of an application should have no `CREATE`: make the tables beforehand with this SQL or with [`migrate`] under another
+//! user, and grant that user what ["Permissions needed"](crate#permissions-needed) says.
 //!
 //! Every statement is `CREATE TABLE IF NOT EXISTS`, so it may run again.
 //!
@@ -20,8 +20,6 @@
 //! assert_eq!(sql.matches("CREATE TABLE IF NOT EXISTS \"locks\".\"shop_").count(), 3);
 //! # Ok(()) }
 //! ```
-
-use std::time::Duration;
 
 use lock_core::{Error, ErrorKind, Result};
 use lock_kit::tables::{Table, script};
@@ -85,15 +83,16 @@ pub fn fences(schema: Option<&str>, table: &str) -> Result<String> {
 /// ```
 pub fn of(config: &PostgresConfig) -> Result<String> {
     check_identifiers(config.schema.as_deref(), &config.table)?;
-    Ok(script(&all(config)))
+    Ok(script(&all(config.schema.as_deref(), &config.table)))
 }
 
-/// Makes the tables that are missing, all those of the table above. Needs `CREATE` on the schema if one is missing, and no permission
+/// Makes the tables that are missing, all those of the table above: in the schema of those that are there, or else in the configured
+/// one or the first one of the `search_path`. Needs `CREATE` on that schema if one is missing, and no permission
 /// on data. Without that permission it is enough that those of the configuration's strategy are there.
 ///
 /// # Errors
-/// [`ErrorKind::Denied`], with the SQL for an administrator, if tables are missing and the user may not create them; and those of
-/// connecting.
+/// [`ErrorKind::Denied`], with the SQL for an administrator, if tables are missing and the user may not create them;
+/// [`ErrorKind::Misconfigured`] if tables are missing and the others are in more than one schema; and those of connecting.
 ///
 /// # Cancel safety
 /// May be dropped at any point: the tables are then made or not. Call it again.
@@ -110,48 +109,63 @@ pub fn of(config: &PostgresConfig) -> Result<String> {
 pub async fn migrate(config: &PostgresConfig) -> Result<()> {
     config.check()?;
     let connection = Dialer::new(config.clone()).dial().await?;
-    match prepare_tables(&all(config), &connection, config.response_timeout).await {
+    match prepare_tables(all, config, &connection).await {
         Err(error) if error.kind() == ErrorKind::Denied => {
             let of_strategy = match config.strategy() {
                 Strategy::Lease => lease_tables,
                 Strategy::Session => session_tables,
             };
-            let needed = of_strategy(config.schema.as_deref(), &config.table);
-            prepare_tables(&needed, &connection, config.response_timeout).await
+            prepare_tables(of_strategy, config, &connection).await
         }
         prepared => prepared,
     }
 }
 
-fn all(config: &PostgresConfig) -> Vec<Table> {
-    let (schema, table) = (config.schema.as_deref(), config.table.as_str());
+fn all(schema: Option<&str>, table: &str) -> Vec<Table> {
     let mut tables = lease_tables(schema, table);
     tables.extend(session_tables(schema, table));
     tables.push(fence_table(schema, table));
     tables
 }
 
-/// Makes the tables that are missing.
+/// Makes those of a configuration's tables that are missing, beside those that are there: in the first schema of the `search_path`,
+/// a second one would hide the one that clients use.
 ///
 /// # Errors
-/// [`ErrorKind::Denied`], with the statements for an administrator, if some are missing and may not be made.
-pub(crate) async fn prepare_tables(tables: &[Table], connection: &Connection, limit: Duration) -> Result<()> {
+/// [`ErrorKind::Denied`], with the statements for an administrator, if some are missing and may not be made;
+/// [`ErrorKind::Misconfigured`] if some are missing and the others are in more than one schema.
+pub(crate) async fn prepare_tables(
+    tables_of: fn(Option<&str>, &str) -> Vec<Table>,
+    config: &PostgresConfig,
+    connection: &Connection,
+) -> Result<()> {
+    let (schema, table, limit) = (config.schema.as_deref(), &config.table, config.response_timeout);
     // A server asks for CREATE on the schema even if the table is there.
-    let names: Vec<_> = tables.iter().map(|table| format!("('{}')", table.name)).collect();
-    let find = format!(
-        "SELECT n FROM (VALUES {}) v(n) WHERE to_regclass(n) IS NULL",
-        names.join(",")
-    );
-    let missing = connection
-        .run(&find, Some(limit))
+    let found = connection
+        .run(&find(&tables_of(schema, table)), Some(limit))
         .await
         .map_err(SqlError::into_lock_error)?;
-    if missing.is_empty() {
+    let schemas: Vec<_> = found.into_iter().flatten().collect();
+    if schemas.iter().all(Option::is_some) {
         return Ok(());
     }
+    let mut used: Vec<_> = schemas.iter().flatten().collect();
+    used.sort_unstable();
+    used.dedup();
+    if let [one, other, ..] = used[..] {
+        let message = format!(
+            "tables of polylock are missing, and the others are in the schemas {one:?} and {other:?}: move all into one with ALTER \
+             TABLE ... SET SCHEMA"
+        );
+        return Err(Error::new(ErrorKind::Misconfigured, message));
+    }
+    let escaped = used.first().map(|name| name.replace('"', "\"\""));
+    let mut tables = tables_of(escaped.as_deref().or(schema), table);
+    let mut is_missing = schemas.iter().map(Option::is_none);
+    tables.retain(|_| is_missing.next() == Some(true));
+    let script = script(&tables);
     // One at a time: two that make the same table meet in the catalogue. When a whole fleet starts, many wait here, for
     // longer than a request waits for a lock. Behind a pooler of transactions the role's own `statement_timeout` would count.
-    let script = script(tables);
     let create = format!(
         "SET LOCAL lock_timeout=0;SET LOCAL statement_timeout='{}ms';SELECT pg_advisory_xact_lock(7308332240012276590);{script}",
         limit.as_millis().max(1)
@@ -168,6 +182,19 @@ pub(crate) async fn prepare_tables(tables: &[Table], connection: &Connection, li
         }
         Err(error) => Err(error.into_lock_error()),
     }
+}
+
+/// Asks for the schema of each of these tables, in their order; `NULL` for one that is missing.
+fn find(tables: &[Table]) -> String {
+    let names: Vec<_> = tables
+        .iter()
+        .map(|table| format!("to_regclass('{}')", table.name))
+        .collect();
+    format!(
+        "SELECT s.nspname FROM unnest(ARRAY[{}]) WITH ORDINALITY t(id,n) LEFT JOIN pg_class c ON c.oid=t.id \
+         LEFT JOIN pg_namespace s ON s.oid=c.relnamespace ORDER BY n",
+        names.join(",")
+    )
 }
 
 /// Its name has quotation marks, and the schema.

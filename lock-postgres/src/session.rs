@@ -96,8 +96,7 @@ impl Shared {
     /// Makes sure that the tables are there, and knows in which schema.
     async fn prepare(&self) -> Result<&SessionStatements> {
         let control = self.control.connection().await?;
-        let tables = session_tables(self.config.schema.as_deref(), &self.config.table);
-        prepare_tables(&tables, &control, self.limit()).await?;
+        prepare_tables(session_tables, &self.config, &control).await?;
         if let Some(statements) = self.statements.get() {
             return Ok(statements);
         }

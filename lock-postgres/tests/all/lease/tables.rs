@@ -1,8 +1,10 @@
 //! The tables: made together, cleaned up, and read by people.
 
 use futures_util::future::join_all;
+use lock_core::ErrorKind;
 use lock_core::backend::{DistributedLock, Mode, ReleaseOutcome};
-use lock_postgres::Pooler;
+use lock_postgres::{Pooler, PostgresConfig};
+use testbed::assert_safe;
 
 use super::support::*;
 
@@ -137,4 +139,70 @@ async fn a_label_and_a_mode_are_there_for_people() {
     assert_eq!(status.holders.len(), 1);
     assert_eq!(status.holders[0].mode, Some(Mode::Shared));
     assert!(status.holders[0].since.is_some() && status.holders[0].id.is_some());
+}
+
+/// Makes a role and its own schema, which comes before `public` in its `search_path`. Returns what it connects with.
+async fn with_schema_of_its_own(fixture: &Fixture) -> (String, PostgresConfig) {
+    let role = format!("{}_r", fixture.table);
+    let sql = format!(
+        "CREATE ROLE \"{role}\" LOGIN PASSWORD 'app';CREATE SCHEMA AUTHORIZATION \"{role}\";GRANT CREATE ON SCHEMA public TO \"{role}\";\
+         GRANT ALL ON {{}}_leases,{{}}_holders,{{}}_waiters TO \"{role}\""
+    );
+    let sql = sql.replace("{}", &fixture.table);
+    fixture.observer().await.batch_execute(&sql).await.unwrap();
+    let config = fixture.config().with_user(&role).with_password("app");
+    (role, config)
+}
+
+/// How many tables of the fixture are in `public`, and how many in another schema.
+async fn tables_in(fixture: &Fixture, other: &str) -> [i64; 2] {
+    let count =
+        |schema| format!("SELECT count(*) FROM pg_tables WHERE schemaname='{schema}' AND tablename LIKE '{{}}%'");
+    [
+        fixture.number(&count("public")).await,
+        fixture.number(&count(other)).await,
+    ]
+}
+
+#[testbed::test]
+async fn a_migration_hides_no_table_that_is_in_use() {
+    let fixture = Fixture::shared().await;
+    let (role, config) = with_schema_of_its_own(&fixture).await;
+    let held = grant(&fixture.backend(), "a", secs(600)).await;
+    lock_postgres::schema::migrate(&config).await.unwrap();
+    let other = lock_postgres::LeaseTableBackend::new(config).unwrap();
+    let taken = acquire(&other, options("a", secs(60)).waits(false)).await;
+    assert_safe!(taken.is_none(), "granted to two");
+    assert_eq!(tables_in(&fixture, &role).await, [6, 0]);
+    assert_eq!(held.release().await, ReleaseOutcome::Released);
+}
+
+#[testbed::test]
+async fn a_connect_hides_no_table_that_is_in_use() {
+    let fixture = Fixture::shared().await;
+    let (role, config) = with_schema_of_its_own(&fixture).await;
+    let held = grant(&fixture.backend(), "a", secs(600)).await;
+    let observer = fixture.observer().await;
+    let drop_one = format!("DROP TABLE {}_waiters", fixture.table);
+    observer.batch_execute(&drop_one).await.unwrap();
+    let other = lock_postgres::LeaseTableBackend::new(config).unwrap();
+    other.connect().await.unwrap();
+    let taken = acquire(&other, options("a", secs(60)).waits(false)).await;
+    assert_safe!(taken.is_none(), "granted to two");
+    assert_eq!(tables_in(&fixture, &role).await, [3, 0]);
+    assert_eq!(held.release().await, ReleaseOutcome::Released);
+}
+
+#[testbed::test]
+async fn tables_that_are_in_two_schemas_are_not_completed() {
+    let fixture = Fixture::shared().await;
+    let (role, config) = with_schema_of_its_own(&fixture).await;
+    let change = format!("DROP TABLE {{}}_waiters;ALTER TABLE {{}}_holders SET SCHEMA \"{role}\"");
+    let change = change.replace("{}", &fixture.table);
+    fixture.observer().await.batch_execute(&change).await.unwrap();
+    let refused = lock_postgres::schema::migrate(&config).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Misconfigured, "{refused}");
+    let schemas = format!("in the schemas {role:?} and \"public\"");
+    assert!(refused.to_string().contains(&schemas), "{refused}");
+    assert_eq!(tables_in(&fixture, &role).await, [1, 1]);
 }
