@@ -43,10 +43,11 @@
 //!   it or refuses it.
 //! - `max_connections` is large enough: four for each process, and more while a synchronous standby is away. See
 //!   [the limits](LeaseTableBackend#limits). Sessions take [one for each name](SessionBackend#limits) that is waited for.
-//! - Nothing else needs to be set. Each connection sets its own `default_transaction_isolation`, `default_transaction_read_only`,
-//!   `default_transaction_deferrable`, `statement_timeout`, `lock_timeout`, `idle_in_transaction_session_timeout`, `idle_session_timeout`,
-//!   `transaction_timeout`, `timezone`, `intervalstyle`, `bytea_output`, `extra_float_digits`, `client_min_messages`, `plan_cache_mode`,
-//!   `enable_seqscan`, `jit`, `tcp_keepalives_idle`, `tcp_keepalives_interval`, `tcp_keepalives_count` and `tcp_user_timeout`, and
+//! - `default_transaction_read_only` is off for polylock's user, as it is by default. polylock does not change it: set to on, it keeps all
+//!   clients from a server that is [to be replaced](#planned-switchover).
+//! - Nothing else needs to be set. Each connection sets its own `default_transaction_isolation`, `default_transaction_deferrable`,
+//!   `statement_timeout`, `lock_timeout`, `idle_in_transaction_session_timeout`, `idle_session_timeout`, `transaction_timeout`, `timezone`,
+//!   `intervalstyle`, `bytea_output`, `extra_float_digits`, `client_min_messages`, `plan_cache_mode`, `enable_seqscan`, `jit`, `tcp_keepalives_idle`, `tcp_keepalives_interval`, `tcp_keepalives_count` and `tcp_user_timeout`, and
 //!   `synchronous_commit=on` unless that is `remote_apply`. A connection that carries locks of sessions sets `synchronous_commit=off` and,
 //!   on Linux, `client_connection_check_interval=1s` as well.
 //!
@@ -69,6 +70,18 @@
 //! # Failover
 //! Name all servers in the URL: each connection goes to the first one that takes writes. A primary that became a standby is
 //! left as soon as it refuses a write. See [`LeaseTableBackend`](LeaseTableBackend#what-ends-a-hold) for what a promotion may lose.
+//!
+//! # Planned switchover
+//! Before clients are led to the new primary, the old one must refuse what they write. Otherwise its holders go on renewing there, and
+//! others are granted the same names by the new one.
+//! 1. On the old primary, keep polylock's user out (`ALTER ROLE app NOLOGIN`, or `pg_hba.conf`), and end its sessions: `SELECT
+//!    pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename='app'`. Shutting the server down does both. If nobody may write any more,
+//!    `ALTER SYSTEM SET default_transaction_read_only=on` and `SELECT pg_reload_conf()` is enough for leases: polylock does not
+//!    override it. Locks of sessions need the first way.
+//! 2. Wait until the new primary has all rows. Only then let it take writes, and lead clients to it.
+//!
+//! Leases outlive this if it takes less than their TTL, by the new server's clock. Locks of sessions end in step 1, and their holders
+//! learn of it.
 //!
 //! # A full disk
 //! If the server has no room for another page of a lock table, it may refuse whatever needs a new row: a name that was never used, a place

@@ -17,12 +17,12 @@ mod guarantees;
 /// The oldest server that has all that the statements use.
 const OLDEST: u32 = 120_000;
 
-/// Sets what locks need, in the session. Of the settings with a value here, a server sets those that it has.
+/// Sets what locks need, in the session. Of the settings with a value here, a server sets those that it has. Not
+/// `default_transaction_read_only`: by that an administrator keeps clients from writing to a server that another one replaces.
 ///
 /// A prepared statement keeps its plan. One that is planned while the queue is empty would read the whole table for each waiter later on,
 /// so plans take the indexes.
-const SETTINGS: &str = "SET default_transaction_isolation='read committed';SET default_transaction_read_only=off;\
-     SET default_transaction_deferrable=off;SET lock_timeout='1s';\
+const SETTINGS: &str = "SET default_transaction_isolation='read committed';SET default_transaction_deferrable=off;SET lock_timeout='1s';\
      SET idle_in_transaction_session_timeout='10s';SET timezone='UTC';SET intervalstyle='postgres';SET bytea_output='hex';\
      SET client_min_messages=warning;SET jit=off;SET plan_cache_mode=force_generic_plan;SET enable_seqscan=off;\
      SET extra_float_digits=1;\
@@ -50,7 +50,8 @@ pub(crate) fn limit_statements(config: &PostgresConfig) -> String {
 /// Asks what the server is, in a row that begins with [`MARK`].
 pub(crate) const PROBE: &str = "SELECT 'polylock',pg_is_in_recovery(),current_setting('server_version_num'),\
      current_setting('default_transaction_isolation'),current_setting('synchronous_commit'),\
-     current_setting('synchronous_standby_names'),current_setting('fsync'),current_setting('full_page_writes')";
+     current_setting('synchronous_standby_names'),current_setting('fsync'),current_setting('full_page_writes'),\
+     current_setting('transaction_read_only')";
 
 /// Asks what tells this server, and its standbys, from all others.
 pub(crate) const SYSTEM: &str = "SELECT system_identifier FROM pg_control_system()";
@@ -79,6 +80,7 @@ pub(crate) struct Probe {
     synchronous_standbys: String,
     fsync: String,
     full_page_writes: String,
+    is_read_only: bool,
 }
 
 impl Probe {
@@ -93,13 +95,15 @@ impl Probe {
             synchronous_standbys: value(4),
             fsync: value(5),
             full_page_writes: value(6),
+            is_read_only: value(7) == "on",
         })
     }
 
     /// Refuses a server that cannot serve locks.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`] for a standby, which may be promoted; [`ErrorKind::Misconfigured`] for an old one.
+    /// [`ErrorKind::Unavailable`] for a standby, which may be promoted, and for one that takes no writes; [`ErrorKind::Misconfigured`] for an
+    /// old one.
     pub(crate) fn check(&self, config: &PostgresConfig, address: &str) -> Result<()> {
         if self.version < OLDEST {
             let message = format!(
@@ -112,6 +116,13 @@ impl Probe {
             let message = format!(
                 "the PostgreSQL server at {address} is a standby, which takes no writes: connect to the primary, or name both \
                  in the URL"
+            );
+            return Err(Error::new(ErrorKind::Unavailable, message));
+        }
+        if self.is_read_only {
+            let message = format!(
+                "the PostgreSQL server at {address} takes no writes: connect to the primary, and see \
+                 default_transaction_read_only"
             );
             return Err(Error::new(ErrorKind::Unavailable, message));
         }
@@ -172,7 +183,7 @@ mod tests {
     use super::*;
 
     fn probe(changes: &[(usize, &str)]) -> Probe {
-        let mut row = ["polylock", "f", "150018", "read committed", "on", "", "on", "on"].map(str::to_owned);
+        let mut row = ["polylock", "f", "150018", "read committed", "on", "", "on", "on", "off"].map(str::to_owned);
         for (column, value) in changes {
             row[*column] = (*value).to_owned();
         }
@@ -198,7 +209,8 @@ mod tests {
         probe(&[]).check(&config(), "db").unwrap();
         probe(&[(2, "120000")]).check(&config(), "db").unwrap();
         for (changes, kind, said) in [
-            (&[(1, "t")][..], ErrorKind::Unavailable, "is a standby"),
+            (&[(1, "t"), (8, "on")][..], ErrorKind::Unavailable, "is a standby"),
+            (&[(8, "on")], ErrorKind::Unavailable, "takes no writes"),
             (
                 &[(2, "110022")],
                 ErrorKind::Misconfigured,

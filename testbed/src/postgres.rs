@@ -250,9 +250,8 @@ const LIBRARY: &str = "process.so";
 const NOBODY: u32 = 65534;
 
 /// What [`Postgres::hostile`] sets.
-const HOSTILE: [(&str, &str); 16] = [
+const HOSTILE: [(&str, &str); 15] = [
     ("default_transaction_isolation", "serializable"),
-    ("default_transaction_read_only", "on"),
     ("default_transaction_deferrable", "on"),
     ("synchronous_commit", "off"),
     // Milliseconds.

@@ -301,7 +301,7 @@ async fn the_settings_of_the_users_connection_do_not_matter() {
     let server = Postgres::new().hostile().start().await.unwrap();
     let stock = Stock::on(&server).await;
     let mut client = stock.connect().await;
-    let mut tx = client.build_transaction().read_only(false).start().await.unwrap();
+    let mut tx = client.transaction().await.unwrap();
     stock.fence.enter(&mut tx, "r\\'\"", token(2)).await.unwrap();
     stock.fence.enter_shared(&mut tx, "r\\'\"", token(3)).await.unwrap();
     stock.fence.check_shared(&mut tx, "r\\'\"", token(3)).await.unwrap();

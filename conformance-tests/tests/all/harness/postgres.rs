@@ -290,8 +290,7 @@ impl<W: Which> PostgresHarness<W> {
         // It ends with its client.
         tokio::spawn(connection);
         // A grant must outlive a crash of the server.
-        let writing = "SET default_transaction_read_only = off; SET statement_timeout = 0; SET lock_timeout = 0; \
-                       SET synchronous_commit = on";
+        let writing = "SET statement_timeout = 0; SET lock_timeout = 0; SET synchronous_commit = on";
         client.batch_execute(writing).await.expect("prepare a client");
         client
     }

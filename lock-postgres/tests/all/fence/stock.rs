@@ -32,11 +32,6 @@ impl Stock {
              CREATE TABLE {schema}.stock (id int PRIMARY KEY, amount bigint NOT NULL);\
              INSERT INTO {schema}.stock VALUES (1, 10), (2, 10)"
         );
-        // It counts from the next transaction on.
-        client
-            .batch_execute("SET default_transaction_read_only = off")
-            .await
-            .unwrap();
         client.batch_execute(&sql).await.unwrap();
         let fence = Fence::in_table(Some(&schema), "fences").unwrap();
         let server = server.clone();

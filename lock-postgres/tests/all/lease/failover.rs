@@ -44,6 +44,39 @@ async fn a_hold_survives_the_promotion_of_a_synchronous_standby() {
     assert!(grant(&other, "b", secs(60)).await.token() > before.token());
 }
 
+/// As before a planned switchover: the next server may grant what this one holds.
+#[testbed::test]
+async fn a_server_that_was_made_read_only_renews_nothing() {
+    let fixture = Fixture::own(Postgres::new()).await;
+    let backend = fixture.backend();
+    let held = grant(&backend, "a", secs(600)).await;
+    let observer = fixture.observer().await;
+    let set = async |value: &str| {
+        let change = format!("ALTER SYSTEM SET default_transaction_read_only={value}");
+        observer.batch_execute(&change).await.unwrap();
+        observer.batch_execute("SELECT pg_reload_conf()").await.unwrap();
+    };
+    set("on").await;
+    let takes_no_writes = |error: &lock_core::Error| {
+        error.kind() == ErrorKind::Unavailable && error.to_string().contains("takes no writes")
+    };
+    eventually("refusing a renewal", async || {
+        held.hold
+            .renew(secs(600))
+            .await
+            .is_err_and(|error| takes_no_writes(&error))
+    })
+    .await;
+    let refused = fixture.backend().connect().await.unwrap_err();
+    assert!(takes_no_writes(&refused), "{refused}");
+    set("off").await;
+    eventually("renewing", async || {
+        matches!(held.hold.renew(secs(600)).await, Ok(Renewal::Renewed(_)))
+    })
+    .await;
+    assert_eq!(held.release().await, ReleaseOutcome::Released);
+}
+
 /// As the page says: without a synchronous standby, only the fence protects after a promotion.
 #[testbed::test]
 async fn a_standby_that_lacks_a_grant_loses_it_and_tokens_go_on() {
