@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use self::listener::Listener;
 use self::renewals::Renewals;
 use self::waits::Waits;
-use crate::clean_up::delete_dead;
+use crate::clean_up::{delete_dead, delete_dead_if_permitted};
 use crate::config::{Pooler, PostgresConfig};
 use crate::connection::{Connection, Dialer, Supervisor};
 use crate::error::SqlError;
@@ -152,7 +152,7 @@ impl Shared {
     fn clean_up_if_due(self: &Arc<Self>) {
         self.clean_ups.run_if_due(|| {
             let shared = self.clone();
-            async move { shared.clean_up().await }
+            async move { shared.clean_up_if_permitted().await }
         });
     }
 
@@ -160,5 +160,10 @@ impl Shared {
     async fn clean_up(&self) -> Result<u64> {
         let dead = self.statements.dead_rows(as_micros(self.config.retention));
         delete_dead(&self.config, &dead).await
+    }
+
+    async fn clean_up_if_permitted(&self) -> Result<()> {
+        let dead = self.statements.dead_rows(as_micros(self.config.retention));
+        delete_dead_if_permitted(&self.config, &dead).await
     }
 }

@@ -18,7 +18,7 @@ use tokio::time::{Instant, timeout};
 
 use self::carrier::Session;
 use self::claims::{ClaimGuard, Claims};
-use crate::clean_up::delete_dead;
+use crate::clean_up::{delete_dead, delete_dead_if_permitted};
 use crate::config::{Pooler, PostgresConfig};
 use crate::connection::{Dialer, Supervisor, TextRows};
 use crate::error::{SqlError, shared_session};
@@ -165,7 +165,7 @@ impl Shared {
     fn clean_up_if_due(self: &Arc<Self>) {
         self.clean_ups.run_if_due(|| {
             let shared = self.clone();
-            async move { shared.clean_up().await }
+            async move { shared.clean_up_if_permitted().await }
         });
     }
 
@@ -174,6 +174,12 @@ impl Shared {
         let statements = self.statements().await?;
         let dead = statements.dead_rows(as_micros(self.config.retention));
         delete_dead(&self.config, &dead).await
+    }
+
+    async fn clean_up_if_permitted(&self) -> Result<()> {
+        let statements = self.statements().await?;
+        let dead = statements.dead_rows(as_micros(self.config.retention));
+        delete_dead_if_permitted(&self.config, &dead).await
     }
 
     /// A claim in a session that was reserved for it.

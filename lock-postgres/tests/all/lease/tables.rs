@@ -5,6 +5,7 @@ use lock_core::ErrorKind;
 use lock_core::backend::{DistributedLock, Mode, ReleaseOutcome};
 use lock_postgres::{Pooler, PostgresConfig};
 use testbed::assert_safe;
+use tokio::time;
 
 use super::support::*;
 
@@ -205,4 +206,34 @@ async fn tables_that_are_in_two_schemas_are_not_completed() {
     let schemas = format!("in the schemas {role:?} and \"public\"");
     assert!(refused.to_string().contains(&schemas), "{refused}");
     assert_eq!(tables_in(&fixture, &role).await, [1, 1]);
+}
+
+/// As an entry of a process that was killed while it waited. The permission for the table of leases is optional.
+#[testbed::test]
+async fn without_a_permission_for_leases_the_queue_is_cleaned_up_again_and_again() {
+    let fixture = Fixture::shared().await;
+    let (role, config) = with_schema_of_its_own(&fixture).await;
+    let observer = fixture.observer().await;
+    let revoke = format!("REVOKE DELETE ON {}_leases FROM \"{role}\"", fixture.table);
+    observer.batch_execute(&revoke).await.unwrap();
+    let backend = lock_postgres::LeaseTableBackend::new(config).unwrap();
+    grant(&backend, "a", secs(60)).await.release().await;
+    let connections = format!("SELECT count(*) FROM pg_stat_activity WHERE usename='{role}'");
+    for _ in 0..2 {
+        let killed = "INSERT INTO {}_waiters (name,place,holder,channel,kind,permits,\"of\",since,expires) \
+                      VALUES ('b',1,gen_random_uuid(),'',0,1,1,now(),'-infinity')";
+        observer
+            .batch_execute(&killed.replace("{}", &fixture.table))
+            .await
+            .unwrap();
+        // Longer than the time between two clean-ups.
+        time::pause();
+        time::advance(secs(13 * 3600)).await;
+        time::resume();
+        grant(&backend, "a", secs(60)).await.release().await;
+        eventually("the entry is deleted, and the clean-up has ended", async || {
+            fixture.number("SELECT count(*) FROM {}_waiters").await == 0 && fixture.number(&connections).await == 2
+        })
+        .await;
+    }
 }
