@@ -59,7 +59,8 @@
 //!   execute the prepared statement of another process in the place of the right one.
 //! - polylock changes no setting of a connection, since it might be somebody else's. Have an administrator set those that differ:
 //!   `ALTER ROLE app SET default_transaction_isolation='read committed'` (polylock refuses any other) and
-//!   `ALTER ROLE app SET lock_timeout='1s'`.
+//!   `ALTER ROLE app SET lock_timeout='1s'` (polylock refuses 0, the default: while a stranger keeps one row locked, requests for it would
+//!   occupy all connections of the pool).
 //! - Statements are not prepared. The server parses each of them, which takes several times as long as it takes to execute it.
 //! - Requests go one at a time over each of the two connections. A PgBouncer 1.18 whose client leaves with several requests under way gives
 //!   the answers to its next client. That one may take a stranger's grant for its own.

@@ -51,7 +51,7 @@ pub(crate) fn limit_statements(config: &PostgresConfig) -> String {
 pub(crate) const PROBE: &str = "SELECT 'polylock',pg_is_in_recovery(),current_setting('server_version_num'),\
      current_setting('default_transaction_isolation'),current_setting('synchronous_commit'),\
      current_setting('synchronous_standby_names'),current_setting('fsync'),current_setting('full_page_writes'),\
-     current_setting('transaction_read_only')";
+     current_setting('transaction_read_only'),current_setting('lock_timeout')";
 
 /// Asks what tells this server, and its standbys, from all others.
 pub(crate) const SYSTEM: &str = "SELECT system_identifier FROM pg_control_system()";
@@ -81,6 +81,7 @@ pub(crate) struct Probe {
     fsync: String,
     full_page_writes: String,
     is_read_only: bool,
+    lock_timeout: String,
 }
 
 impl Probe {
@@ -96,6 +97,7 @@ impl Probe {
             fsync: value(5),
             full_page_writes: value(6),
             is_read_only: value(7) == "on",
+            lock_timeout: value(8),
         })
     }
 
@@ -131,6 +133,14 @@ impl Probe {
                 "locks need the isolation level read committed, and the PostgreSQL server at {address} has {}: run ALTER ROLE \
                  ... SET default_transaction_isolation='read committed' for polylock's user",
                 self.isolation
+            );
+            return Err(Error::new(ErrorKind::Misconfigured, message));
+        }
+        // One row that stays locked would occupy a connection of the pool for each request for it, without end.
+        if config.pooler == crate::Pooler::Transaction && self.lock_timeout == "0" {
+            let message = format!(
+                "locks behind a pooler of transactions need a lock_timeout, and the PostgreSQL server at {address} has none: run ALTER \
+                 ROLE ... SET lock_timeout='1s' for polylock's user"
             );
             return Err(Error::new(ErrorKind::Misconfigured, message));
         }
@@ -183,7 +193,19 @@ mod tests {
     use super::*;
 
     fn probe(changes: &[(usize, &str)]) -> Probe {
-        let mut row = ["polylock", "f", "150018", "read committed", "on", "", "on", "on", "off"].map(str::to_owned);
+        let mut row = [
+            "polylock",
+            "f",
+            "150018",
+            "read committed",
+            "on",
+            "",
+            "on",
+            "on",
+            "off",
+            "1s",
+        ]
+        .map(str::to_owned);
         for (column, value) in changes {
             row[*column] = (*value).to_owned();
         }
@@ -222,11 +244,17 @@ mod tests {
             assert!(error.to_string().contains(said), "{error}");
         }
         let pooled = config().with_pooler(crate::Pooler::Transaction);
-        let error = probe(&[(3, "repeatable read")]).check(&pooled, "db").unwrap_err();
-        assert!(error.to_string().contains("ALTER ROLE"), "{error}");
+        for (column, value, said) in [
+            (3, "repeatable read", "SET default_transaction_isolation"),
+            (9, "0", "SET lock_timeout"),
+        ] {
+            let error = probe(&[(column, value)]).check(&pooled, "db").unwrap_err();
+            assert!(error.to_string().contains("ALTER ROLE"), "{error}");
+            assert!(error.to_string().contains(said), "{error}");
+            // Without a pooler each connection sets its own.
+            probe(&[(column, value)]).check(&config(), "db").unwrap();
+        }
         probe(&[]).check(&pooled, "db").unwrap();
-        // Without a pooler each connection sets its own.
-        probe(&[(3, "repeatable read")]).check(&config(), "db").unwrap();
         assert!(Probe::read(&Vec::new()).is_err());
     }
 

@@ -214,6 +214,8 @@ impl Recipe for Postgres {
         set("listen_addresses", "127.0.0.1");
         set("unix_socket_directories", "");
         set("max_connections", "500");
+        // As a pooler of transactions needs one, and so long that no test meets it.
+        set("lock_timeout", "10min");
         // What many servers on one machine can do without.
         set("shared_buffers", "8MB");
         set("max_wal_size", "32MB");

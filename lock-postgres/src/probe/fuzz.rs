@@ -24,11 +24,14 @@ fn probes() {
         "119999",
         "4294967296",
         "-1",
+        "0",
+        "1s",
         "\u{e9}",
         "ANY 1 (a)",
     ];
     let seeds = &[
-        "polylock|f|150018|read committed|on||on|on|off",
+        "polylock|f|150018|read committed|on||on|on|off|1s",
+        "polylock|f|150018|read committed|on||on|on|off|0",
         "polylock|f|150018|read committed|on||on|on|on",
         "polylock|f|120000|repeatable read|remote_apply|ANY 1 (a)|on|on",
         "polylock|t|150018|read committed|off||off|off|on",
@@ -65,7 +68,7 @@ fn probes() {
                 let is_right = value(1) != "t"
                     && value(8) != "on"
                     && value(2).parse::<u32>().is_ok_and(|version| version >= 120_000)
-                    && (pooler == Pooler::None || value(3) == "read committed")
+                    && (pooler == Pooler::None || value(3) == "read committed" && value(9) != "0")
                     && (checks != Checks::Refuse || is_kept);
                 let checked = probe.check(&config, "db:5432");
                 let checked = checked.and_then(|()| probe.judge(checks, "db:5432", None));

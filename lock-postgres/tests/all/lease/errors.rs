@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use lock_core::backend::{DistributedLock, ReleaseOutcome, Renewal};
 use lock_core::{Error, ErrorKind};
-use lock_postgres::{Checks, LeaseTableBackend, PostgresConfig};
-use testbed::Postgres;
+use lock_postgres::{Checks, LeaseTableBackend, Pooler, PostgresConfig};
+use testbed::{PgBouncer, Postgres};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
@@ -81,6 +81,29 @@ async fn a_server_that_forgets_in_a_crash_is_refused_where_that_is_asked() {
     let backend = fixture.backend();
     backend.connect().await.unwrap();
     assert!(!backend.keeps(lock_core::Guarantee::ServerCrash).is_yes());
+}
+
+/// Each request for a row that stays locked would occupy a connection of the pool.
+#[testbed::test]
+async fn a_pooler_of_transactions_without_a_limit_for_waits_is_refused() {
+    let server = Postgres::new().setting("lock_timeout", "0");
+    let fixture = Fixture::own(server).await;
+    let pool = PgBouncer::of(fixture.server.port()).start().await.unwrap();
+    let pooled = || {
+        let config = PostgresConfig::from_url(&pool.url()).unwrap();
+        let config = config.with_connect_timeout(PATIENCE).with_response_timeout(PATIENCE);
+        config.with_table(&fixture.table).with_pooler(Pooler::Transaction)
+    };
+    let error = refused(pooled()).await;
+    assert_says(&error, ErrorKind::Misconfigured, "SET lock_timeout='1s'");
+    let limit = "ALTER ROLE CURRENT_USER SET lock_timeout='1s'";
+    fixture.observer().await.batch_execute(limit).await.unwrap();
+    // It counts for sessions that begin after that.
+    let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid<>pg_backend_pid() AND backend_type='client backend'";
+    fixture.observer().await.batch_execute(end).await.unwrap();
+    let backend = LeaseTableBackend::new(pooled()).unwrap();
+    eventually("connected", async || backend.connect().await.is_ok()).await;
+    grant(&backend, "a", secs(60)).await.release().await;
 }
 
 /// The connections break after an administrator has changed it.
