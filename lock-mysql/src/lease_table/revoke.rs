@@ -15,7 +15,8 @@ impl Shared {
     /// Ends the hold with this token, whoever has it.
     pub(super) async fn revoke(self: &Arc<Self>, name: &LockName, token: FencingToken, how: Revoke) -> Result<Revoked> {
         let job = Job::Transaction(self.statements.revoke(name, token, how));
-        let done = self.keep_on(self.without_waiting(name, job), self.limit()).await;
+        // Not twice: if the first one had ended the hold, the second one would find none.
+        let done = self.keep_job(self.without_waiting(name, job)).await;
         self.note_row(name, &done);
         let done = match done {
             Err(RequestError::Sql(error)) if error.is_missing_table() => return Ok(Revoked::NotHeld),

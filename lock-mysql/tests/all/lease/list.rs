@@ -2,10 +2,13 @@
 
 use std::time::Instant;
 
+use lock_core::FencingToken;
 use lock_core::backend::{DistributedLock, ListFrom, Revoke, Revoked};
-use lock_mysql::LeaseTableBackend;
+use lock_mysql::{LeaseTableBackend, Strategy};
+use testbed::in_some_run;
 
 use super::support::*;
+use crate::support::proxy::Proxy;
 use crate::support::*;
 
 /// The names with this prefix, and the number of pages of so many rows.
@@ -91,6 +94,42 @@ async fn a_lease_that_is_revoked_at_its_end_changes_its_holder_alone() {
     assert!(matches!(revoked, Revoked::Done { .. }), "{revoked:?}");
     assert_eq!(observer.text(&sql).await, before);
     assert!(is_held(&mut observer, &fixture, "a").await);
+}
+
+/// The server ends the hold, and the connection breaks before the answer. A second request would find no hold.
+#[testbed::test]
+async fn a_revoke_whose_answer_is_lost_is_not_taken_for_one_of_no_hold() {
+    let fixture = Fixture::shared().await;
+    let (holding, mut observer, proxy) = (backend(&fixture), fixture.observer().await, Proxy::of(&fixture).await);
+    let revoking = LeaseTableBackend::new(proxy.config(&fixture).with_strategy(Strategy::Lease)).unwrap();
+    let name = lock_core::LockName::new("a").unwrap();
+    // If the machine stands still, the answer is there before the connection is cut.
+    in_some_run("the answer was not lost", async || {
+        let token = grant(&holding, "a", secs(600)).await.hold.token();
+        // Over the connections that end holds, as the server may have closed one that was used.
+        let none = FencingToken::new(token.as_u64() + 1).unwrap();
+        for _ in 0..4 {
+            let revoked = insist("answered", async || revoking.revoke(&name, none, Revoke::Now).await).await;
+            assert_eq!(revoked, Revoked::NotHeld);
+        }
+        proxy.delay(secs(2));
+        let call = tokio::spawn({
+            let (revoking, name) = (revoking.clone(), name.clone());
+            async move { revoking.revoke(&name, token, Revoke::Now).await }
+        });
+        until("ended", async || !is_held(&mut observer, &fixture, "a").await).await;
+        proxy.cut();
+        proxy.heal();
+        match soon("answered", call).await.unwrap() {
+            Ok(Revoked::Done { .. }) => Err("an answer"),
+            answer => {
+                let error = answer.unwrap_err();
+                assert!(error.is_retryable() && !error.is_not_executed(), "{error:?}");
+                Ok(())
+            }
+        }
+    })
+    .await;
 }
 
 /// Figures, for a quiet machine: `cargo test --release -p lock-mysql --test mysql -- --ignored --nocapture hundred_thousand`
