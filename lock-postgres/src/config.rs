@@ -259,7 +259,7 @@ impl PostgresConfig {
     }
 
     /// Sets what to do about server settings by which a crash loses leases: `fsync=off`, `full_page_writes=off`, and a
-    /// `synchronous_commit` that does not wait for the disk. Defaults to [`Checks::Warn`].
+    /// `synchronous_commit` that does not wait for the disk; and about lock tables that are `UNLOGGED`. Defaults to [`Checks::Warn`].
     ///
     /// Each new connection over which locks are acquired is checked. polylock warns again only when the findings change. A setting
     /// that changes later is noticed by the next new connection or [`connect`](lock_core::Locker::connect). Then [`Checks::Refuse`]

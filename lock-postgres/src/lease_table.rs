@@ -22,7 +22,7 @@ use crate::config::{Pooler, PostgresConfig};
 use crate::connection::{Connection, Dialer, Supervisor};
 use crate::error::SqlError;
 use crate::names::{literal, name_bytes};
-use crate::probe::{PROBE, Probe};
+use crate::probe::{Probe, question};
 use crate::protocol::lease::LeaseStatements;
 use crate::protocol::terms::as_micros;
 use crate::schema::{lease_tables, prepare_tables};
@@ -90,7 +90,7 @@ impl Shared {
         keeping?;
         let connection = asking?;
         self.prepare(&connection).await?;
-        let checks = format!("{PROBE};{}", self.statements.check_permissions());
+        let checks = format!("{};{}", question(&self.config), self.statements.check_permissions());
         let answer = connection.run(&checks, self.limit()).await;
         let probe = answer
             .and_then(|answer| Probe::read(&answer))

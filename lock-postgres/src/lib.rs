@@ -41,6 +41,8 @@
 //! - PostgreSQL 12 or later, 14 or later for sessions; tested with 15 and 18.
 //! - `fsync=on`, `full_page_writes=on`: otherwise a crash may forget the last grants, and grant them to others. [`Checks`] warns of
 //!   it or refuses it.
+//! - The lock tables are not `UNLOGGED`: a crash would empty them, and a standby that is promoted has nothing of them. The same check sees
+//!   that of leases, holders and tokens. Nothing sees that of a [`Fence`].
 //! - `max_connections` is large enough: four for each process, and more while a synchronous standby is away. See
 //!   [the limits](LeaseTableBackend#limits). Sessions take [one for each name](SessionBackend#limits) that is waited for.
 //! - `default_transaction_read_only` is off for polylock's user, as it is by default. polylock does not change it: set to on, it keeps all

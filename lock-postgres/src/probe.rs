@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lock_core::{Error, ErrorKind, Result};
 
-use crate::config::{Checks, PostgresConfig};
+use crate::config::{Checks, PostgresConfig, Strategy};
 use crate::connection::{TextRows, told};
 use crate::error::SqlError;
 
@@ -47,8 +47,29 @@ pub(crate) fn limit_statements(config: &PostgresConfig) -> String {
     format!("SET statement_timeout='{}ms'", limit.as_millis())
 }
 
-/// Asks what the server is, in a row that begins with [`MARK`].
-pub(crate) const PROBE: &str = "SELECT 'polylock',pg_is_in_recovery(),current_setting('server_version_num'),\
+/// Asks what the server is, and which tables of this configuration a crash empties, in a row that begins with [`MARK`].
+pub(crate) fn question(config: &PostgresConfig) -> String {
+    // That of waiters may be emptied.
+    let endings = match config.strategy() {
+        Strategy::Lease => &["leases", "holders"][..],
+        Strategy::Session => &["tokens"],
+    };
+    let tables: Vec<_> = endings
+        .iter()
+        .map(|ending| format!("'{}_{ending}'", config.table))
+        .collect();
+    let is_ours = match &config.schema {
+        Some(schema) => format!("s.nspname='{schema}'"),
+        None => "pg_table_is_visible(c.oid)".to_owned(),
+    };
+    format!(
+        "{PROBE},(SELECT string_agg(c.relname::text,' and ' ORDER BY c.relname) FROM pg_class c JOIN pg_namespace s \
+         ON s.oid=c.relnamespace WHERE c.relname IN ({}) AND c.relpersistence<>'p' AND {is_ours})",
+        tables.join(",")
+    )
+}
+
+const PROBE: &str = "SELECT 'polylock',pg_is_in_recovery(),current_setting('server_version_num'),\
      current_setting('default_transaction_isolation'),current_setting('synchronous_commit'),\
      current_setting('synchronous_standby_names'),current_setting('fsync'),current_setting('full_page_writes'),\
      current_setting('transaction_read_only'),current_setting('lock_timeout')";
@@ -82,6 +103,8 @@ pub(crate) struct Probe {
     full_page_writes: String,
     is_read_only: bool,
     lock_timeout: String,
+    /// The tables that a crash empties.
+    unlogged: String,
 }
 
 impl Probe {
@@ -98,6 +121,7 @@ impl Probe {
             full_page_writes: value(6),
             is_read_only: value(7) == "on",
             lock_timeout: value(8),
+            unlogged: value(9),
         })
     }
 
@@ -163,7 +187,7 @@ impl Probe {
         checks == Checks::Refuse || last.is_none_or(|last| last.findings() != self.findings())
     }
 
-    /// The settings by which a crash loses leases, and what to do.
+    /// The settings and tables by which a crash loses leases, and what to do.
     pub(crate) fn findings(&self) -> Vec<String> {
         let mut findings = Vec::new();
         for (name, value) in [("fsync", &self.fsync), ("full_page_writes", &self.full_page_writes)] {
@@ -179,7 +203,16 @@ impl Probe {
                 "with synchronous_commit={commit} a crash may lose the last grants: set it to on for polylock's user"
             ));
         }
+        findings.extend(self.unlogged_tables());
         findings
+    }
+
+    /// What is wrong with tables that are empty after a crash, and on a standby that was promoted.
+    pub(crate) fn unlogged_tables(&self) -> Option<String> {
+        let tables = &self.unlogged;
+        let finding =
+            format!("a crash or a promotion empties what is UNLOGGED: run ALTER TABLE ... SET LOGGED for {tables}");
+        (!tables.is_empty()).then_some(finding)
     }
 
     /// Whether a commit waits for a standby that can take over.
@@ -204,6 +237,7 @@ mod tests {
             "on",
             "off",
             "1s",
+            "",
         ]
         .map(str::to_owned);
         for (column, value) in changes {
@@ -260,7 +294,7 @@ mod tests {
 
     #[test]
     fn settings_by_which_a_crash_loses_leases_are_found() {
-        for (setting, value) in [(6, "off"), (7, "off"), (4, "off")] {
+        for (setting, value) in [(6, "off"), (7, "off"), (4, "off"), (10, "t_leases")] {
             let probe = probe(&[(setting, value)]);
             assert_eq!(probe.findings().len(), 1);
             probe.check(&config(), "db").unwrap();
@@ -272,6 +306,19 @@ mod tests {
                 assert!(error.to_string().contains("can lose locks"), "{error}");
             }
         }
+    }
+
+    /// A schema that the user may not use is an error of the first request, and none of the connection.
+    #[test]
+    fn tables_are_found_in_the_configured_schema_or_by_the_path() {
+        let asked = question(&config().with_table("t"));
+        assert!(asked.contains("c.relname IN ('t_leases','t_holders')"), "{asked}");
+        assert!(asked.contains("pg_table_is_visible(c.oid)"), "{asked}");
+        let asked = question(&config().with_schema("s").with_strategy(Strategy::Session));
+        assert!(
+            asked.contains("('polylock_tokens')") && asked.contains("s.nspname='s'"),
+            "{asked}"
+        );
     }
 
     #[test]

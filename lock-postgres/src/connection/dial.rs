@@ -21,7 +21,7 @@ use super::tls::Handshake;
 use super::{Connection, OnCall, State};
 use crate::config::{Checks, Host, Pooler, PostgresConfig};
 use crate::error::{SqlError, connect_error, may_be_foreign, pooler_between, unreachable};
-use crate::probe::{PROBE, Probe, settings};
+use crate::probe::{Probe, question, settings};
 
 /// How long another server may take to show what it is.
 const SILENCE_LIMIT: Duration = Duration::from_millis(500);
@@ -234,11 +234,11 @@ impl Dialer {
         set_up: Option<SetUp>,
     ) -> Result<Arc<Connection>> {
         let is_own = self.config.pooler != Pooler::Transaction;
-        let settings = settings(&self.config);
+        let (settings, question) = (settings(&self.config), question(&self.config));
         let text = match (is_own, set_up) {
-            (false, _) => PROBE.to_owned(),
-            (true, None) => format!("{settings};{PROBE}"),
-            (true, Some(set_up)) => format!("{settings};{PROBE};{}", set_up.text),
+            (false, _) => question,
+            (true, None) => format!("{settings};{question}"),
+            (true, Some(set_up)) => format!("{settings};{question};{}", set_up.text),
         };
         let mut connection = Connection::new(made, !is_own, mark);
         let asked = Instant::now();

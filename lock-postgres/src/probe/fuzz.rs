@@ -32,6 +32,7 @@ fn probes() {
     let seeds = &[
         "polylock|f|150018|read committed|on||on|on|off|1s",
         "polylock|f|150018|read committed|on||on|on|off|0",
+        "polylock|f|150018|read committed|on|a|on|on|off|0|t_leases and t_holders",
         "polylock|f|150018|read committed|on||on|on|on",
         "polylock|f|120000|repeatable read|remote_apply|ANY 1 (a)|on|on",
         "polylock|t|150018|read committed|off||off|off|on",
@@ -54,7 +55,8 @@ fn probes() {
                 return;
             }
         };
-        let is_kept = value(6) == "on"
+        let is_kept = value(10).is_empty()
+            && value(6) == "on"
             && value(7) == "on"
             && ["on", "remote_apply", "remote_write", "local"].contains(&value(4).as_str());
         let keeps = |checks| leases_keep(Guarantee::ServerCrash, Some(&probe), checks).is_yes();

@@ -15,13 +15,14 @@ pub(crate) fn leases_keep(guarantee: Guarantee, probe: Option<&Probe>, checks: C
             Some(findings) if findings.is_empty() => Verdict::Yes,
             Some(findings) => Verdict::no(findings.join("; "), "change these settings"),
         },
-        Guarantee::Failover => match probe {
-            None => settings_not_read_yet(),
-            Some(probe) if probe.waits_for_standby() => Verdict::unknown(
+        Guarantee::Failover => match (probe, probe.and_then(Probe::unlogged_tables)) {
+            (None, _) => settings_not_read_yet(),
+            (_, Some(finding)) => Verdict::no(finding, "change these tables"),
+            (Some(probe), None) if probe.waits_for_standby() => Verdict::unknown(
                 "nothing shows whether the standby that is promoted is one for which commits wait",
                 "promote none but synchronous standbys",
             ),
-            Some(_) => Verdict::no(
+            (Some(_), None) => Verdict::no(
                 "a standby may lack the last grants",
                 "set synchronous_standby_names, or use a quorum",
             ),

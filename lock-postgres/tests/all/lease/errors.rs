@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lock_core::backend::{DistributedLock, ReleaseOutcome, Renewal};
-use lock_core::{Error, ErrorKind};
+use lock_core::{Error, ErrorKind, Guarantee};
 use lock_postgres::{Checks, LeaseTableBackend, Pooler, PostgresConfig};
 use testbed::{PgBouncer, Postgres};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -80,7 +80,7 @@ async fn a_server_that_forgets_in_a_crash_is_refused_where_that_is_asked() {
     assert_says(&error, ErrorKind::Misconfigured, "with fsync=off");
     let backend = fixture.backend();
     backend.connect().await.unwrap();
-    assert!(!backend.keeps(lock_core::Guarantee::ServerCrash).is_yes());
+    assert!(!backend.keeps(Guarantee::ServerCrash).is_yes());
 }
 
 /// Each request for a row that stays locked would occupy a connection of the pool.
@@ -104,6 +104,33 @@ async fn a_pooler_of_transactions_without_a_limit_for_waits_is_refused() {
     let backend = LeaseTableBackend::new(pooled()).unwrap();
     eventually("connected", async || backend.connect().await.is_ok()).await;
     grant(&backend, "a", secs(60)).await.release().await;
+}
+
+/// A crash would empty it, and the names that it has would be free.
+#[testbed::test]
+async fn a_table_that_a_crash_empties_is_refused_where_that_is_asked() {
+    let fixture = Fixture::shared().await;
+    let set = async |what: &str| {
+        let change = format!("ALTER TABLE {}_leases SET {what}", fixture.table);
+        fixture.observer().await.batch_execute(&change).await.unwrap();
+    };
+    set("UNLOGGED").await;
+    let config = fixture.config().with_checks(Checks::Refuse);
+    let said = format!("SET LOGGED for {}_leases", fixture.table);
+    for config in [config.clone(), config.clone().with_schema("public")] {
+        let error = refused(config).await;
+        assert_says(&error, ErrorKind::Misconfigured, &said);
+    }
+    let backend = fixture.backend();
+    backend.connect().await.unwrap();
+    for guarantee in [Guarantee::ServerCrash, Guarantee::Failover] {
+        let verdict = backend.keeps(guarantee).to_string();
+        assert!(verdict.contains(&said), "{verdict}");
+    }
+    set("LOGGED").await;
+    backend.connect().await.unwrap();
+    assert!(backend.keeps(Guarantee::ServerCrash).is_yes());
+    LeaseTableBackend::new(config).unwrap().connect().await.unwrap();
 }
 
 /// The connections break after an administrator has changed it.
