@@ -72,7 +72,9 @@
 //!
 //! # Failover
 //! Name all servers in the URL: each connection goes to the first one that takes writes. A primary that became a standby is
-//! left as soon as it refuses a write. See [`LeaseTableBackend`](LeaseTableBackend#what-ends-a-hold) for what a promotion may lose.
+//! left as soon as it refuses a write. See [`LeaseTableBackend`](LeaseTableBackend#what-ends-a-hold) for what a promotion may lose. Locks of
+//! sessions are not replicated: an old primary that failed has to be stopped, since as long as it answers, its holders keep their
+//! locks, and the new one grants the same names.
 //!
 //! # Planned switchover
 //! Before clients are led to the new primary, the old one must refuse what they write. Otherwise its holders go on renewing there, and

@@ -37,7 +37,8 @@ use crate::protocol::answers::status;
 ///
 /// # What ends a hold
 /// - Its release, or its TTL if nobody renews it: also if its process ends.
-/// - A clock of the server that is set forward, before its time.
+/// - A clock of the server that is set forward, before its time; and the promotion of a standby whose clock is ahead of the primary's by
+///   more than a tenth of the TTL.
 /// - Whoever deletes or changes its row.
 /// - Whatever lets nobody write its row for longer than its TTL, as it cannot be renewed: a disk so [full](crate#a-full-disk) that the
 ///   row's next version has no room, a synchronous standby that does not answer, or `LOCK TABLE` and `ALTER TABLE` on the table of leases.

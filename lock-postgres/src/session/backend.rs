@@ -58,7 +58,7 @@ const PASS_CONFIRMED_WITHIN: Duration = Duration::from_millis(50);
 /// - Its release.
 /// - The end of its process, at once: its sockets close.
 /// - The silence of its machine or of the network, after the session timeout.
-/// - The end of its connection, for whatever reason: a restart, a failover, `pg_terminate_backend`, a firewall that drops it. If
+/// - The end of its connection, for whatever reason: a restart, `pg_terminate_backend`, a firewall that drops it. If
 ///   the client is still reached, the loss is reported at once, as [`LostCause::Disconnected`](lock_core::LostCause::Disconnected).
 ///   All other holds of that session are lost with it.
 /// - The end of the Tokio runtime on which its connection was made, at once. While nobody drives that runtime, nobody sends
@@ -67,11 +67,15 @@ const PASS_CONFIRMED_WITHIN: Duration = Duration::from_millis(50);
 /// If the server ends a session while the client is cut off and its connection stays open, the name is free at once, and the client
 /// counts on the hold until its lease ends: 0.9 session timeouts after the last answered heartbeat was sent. No more than that passes, as no
 /// hold counts without an answer. Until then only [fencing](crate::Fence) protects the resource. This happens:
-/// - when the server is started anew or a standby is promoted: a server does not grant anything for the
+/// - when the server is started anew, or ends and a standby is promoted: a server does not grant anything for the
 ///   [restart delay](PostgresConfig::with_restart_delay), so nobody gets the name earlier. It needs the longest session
 ///   timeout of all processes. A server that restarts its processes after one of them crashed keeps its start time: there the delay does not help.
 /// - when an administrator ends the session, or something in between ends the connection towards the server alone. The server's own
 ///   TCP limits are never shorter than the session timeout: each session sets them.
+///
+/// A failover alone ends no hold. Locks of sessions are not replicated, and heartbeats write nothing. As long as the old primary answers a
+/// client, its holds last, whatever the new one grants after the restart delay: two then have one lock. So an old primary that
+/// failed has to be stopped, and before a planned switchover its sessions must [end](crate#planned-switchover).
 ///
 /// # Poolers
 /// A pooler that lends a connection for each transaction would give one lock to all its clients. So each session is given a mark in the
