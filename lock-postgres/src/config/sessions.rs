@@ -54,7 +54,9 @@ impl PostgresConfig {
 
     /// Sets for how long a server that was started or promoted grants nothing with [`Strategy::Session`]. Its sessions ended with the
     /// old server, but a client that is cut off counts on its session timeout. Choose the longest session timeout of all
-    /// processes. From zero, for none, to 24 h. Defaults to the [session timeout](Self::with_session_timeout).
+    /// processes. The server's wall clock counts it, from the start of the server's process, or from when a client first saw the
+    /// promotion: a clock that is set forward meanwhile shortens it. A server that was ever promoted also grants nothing for that long
+    /// after the table of tokens was made or emptied. From zero, for none, to 24 h. Defaults to the [session timeout](Self::with_session_timeout).
     pub fn with_restart_delay(mut self, delay: Duration) -> Self {
         self.sessions.restart_delay = Some(delay);
         self

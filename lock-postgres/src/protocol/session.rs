@@ -264,11 +264,13 @@ fn downgrade(key: &str) -> String {
 }
 
 /// A standby that is promoted keeps its process and gets another timeline: the first who sees that writes down when. If two see it
-/// together, the second waits for the first, and reads the row that the first wrote, which its snapshot does not show.
+/// together, the second waits for the first, and reads the row that the first wrote, which its snapshot does not show. A standby may have been
+/// promoted without the row, or somebody emptied the table: without one, any server that was ever promoted may have been so just now.
+/// The first timeline is that of a server that never was.
 fn age(tokens: &str) -> String {
     format!(
         "WITH n AS MATERIALIZED (SELECT ('x'||substr(pg_walfile_name(pg_current_wal_lsn()),1,8))::bit(32)::bigint AS line,{CLOCK} AS now),\
-         s AS (INSERT INTO {tokens} AS t (name,token,last_token) SELECT {TIMELINE},line,0 FROM n \
+         s AS (INSERT INTO {tokens} AS t (name,token,last_token) SELECT {TIMELINE},line,CASE WHEN line=1 THEN 0 ELSE now END FROM n \
          WHERE NOT EXISTS (SELECT FROM {tokens} WHERE name={TIMELINE} AND token=line) \
          ON CONFLICT (name) DO UPDATE SET token=excluded.token,last_token=\
          CASE WHEN t.token<>excluded.token THEN (SELECT now FROM n) ELSE t.last_token END RETURNING last_token) \

@@ -2,7 +2,7 @@
 
 use lock_core::ErrorKind;
 use lock_core::backend::{Attempt, DistributedLock};
-use lock_postgres::SessionBackend;
+use lock_postgres::{PostgresConfig, SessionBackend, Strategy};
 use testbed::assert_safe;
 use tokio::time::Instant;
 
@@ -60,6 +60,26 @@ async fn a_server_that_was_promoted_grants_nothing_at_first() {
     assert!(fixture.number(&since).await >= 2000);
     // Those who were connected to it before know that it is the same server.
     grant(&before, "c", secs(60)).await;
+}
+
+/// As an asynchronous standby, or one whose table was emptied. Its process has run for longer than the delay.
+#[testbed::test]
+async fn a_standby_that_was_promoted_without_the_row_grants_nothing_at_first() {
+    let servers = testbed::Postgres::new().start_replicated(1).await.unwrap();
+    let age = "SELECT extract(epoch from clock_timestamp()-pg_postmaster_start_time())>6";
+    eventually("older than the delay", async || {
+        servers.call(1, age).await.unwrap() == ["t"]
+    })
+    .await;
+    servers[0].kill().unwrap();
+    servers.promote(1).await.unwrap();
+    let config = PostgresConfig::from_url(&servers[1].url()).unwrap();
+    let config = config.with_connect_timeout(PATIENCE).with_response_timeout(PATIENCE);
+    let config = config.with_strategy(Strategy::Session).with_restart_delay(secs(5));
+    let backend = SessionBackend::new(config.clone()).unwrap();
+    assert_safe!(granted_in_the_end(&backend, "a").await, "granted within the delay");
+    // From then on it is known.
+    grant(&SessionBackend::new(config).unwrap(), "b", secs(60)).await;
 }
 
 /// Two clients of a server that was promoted. The row is changed by one, and not yet committed.
