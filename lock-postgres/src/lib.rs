@@ -62,7 +62,8 @@
 //! - polylock changes no setting of a connection, since it might be somebody else's. Have an administrator set those that differ:
 //!   `ALTER ROLE app SET default_transaction_isolation='read committed'` (polylock refuses any other) and
 //!   `ALTER ROLE app SET lock_timeout='1s'` (polylock refuses 0, the default: while a stranger keeps one row locked, requests for it would
-//!   occupy all connections of the pool).
+//!   occupy all connections of the pool). The connections that the pooler has keep the old values: have it connect anew, as by PgBouncer's
+//!   `RECONNECT`. [`schema::migrate`] through such a pooler needs the same of its user.
 //! - Statements are not prepared. The server parses each of them, which takes several times as long as it takes to execute it.
 //! - Requests go one at a time over each of the two connections. A PgBouncer 1.18 whose client leaves with several requests under way gives
 //!   the answers to its next client. That one may take a stranger's grant for its own.
@@ -118,7 +119,8 @@
 //! For sessions: `SELECT`, `INSERT` and `UPDATE` on `{table}_tokens`, these and `DELETE` on `{table}_readers`, and likewise `DELETE` on
 //! `{table}_tokens`. A process ends sessions of its own that it has lost (`pg_terminate_backend`), which every user may do with its own. So
 //! the user must stay the same while the process runs: only its password may change.
-//! Advisory locks, `LISTEN` and `NOTIFY` need no permission. No superuser, no `pg_signal_backend`.
+//! Advisory locks, `LISTEN` and `NOTIFY` need no permission. Everybody may read `pg_class` and `pg_namespace`, unless an administrator has
+//! revoked that: polylock needs it. No superuser, no `pg_signal_backend`.
 //!
 //! # Change of a password
 //! Connections outlive the password by which they were made, so locks stay held. Change what

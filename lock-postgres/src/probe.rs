@@ -155,7 +155,8 @@ impl Probe {
         if config.pooler == crate::Pooler::Transaction && self.isolation != "read committed" {
             let message = format!(
                 "locks need the isolation level read committed, and the PostgreSQL server at {address} has {}: run ALTER ROLE \
-                 ... SET default_transaction_isolation='read committed' for polylock's user",
+                 ... SET default_transaction_isolation='read committed' for polylock's user, and then have the pooler connect anew \
+                 (PgBouncer: RECONNECT)",
                 self.isolation
             );
             return Err(Error::new(ErrorKind::Misconfigured, message));
@@ -164,7 +165,7 @@ impl Probe {
         if config.pooler == crate::Pooler::Transaction && self.lock_timeout == "0" {
             let message = format!(
                 "locks behind a pooler of transactions need a lock_timeout, and the PostgreSQL server at {address} has none: run ALTER \
-                 ROLE ... SET lock_timeout='1s' for polylock's user"
+                 ROLE ... SET lock_timeout='1s' for polylock's user, and then have the pooler connect anew (PgBouncer: RECONNECT)"
             );
             return Err(Error::new(ErrorKind::Misconfigured, message));
         }

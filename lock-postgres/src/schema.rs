@@ -86,13 +86,14 @@ pub fn of(config: &PostgresConfig) -> Result<String> {
     Ok(script(&all(config.schema.as_deref(), &config.table)))
 }
 
-/// Makes the tables that are missing, all those of the table above: in the schema of those that are there, or else in the configured
-/// one or the first one of the `search_path`. Needs `CREATE` on that schema if one is missing, and no permission
+/// Makes the tables that are missing, all those of the table above: in the schema of those that are there, or else in the
+/// configured one or the first one of the `search_path`. Needs `CREATE` on that schema if one is missing, and no permission
 /// on data. Without that permission it is enough that those of the configuration's strategy are there.
 ///
 /// # Errors
-/// [`ErrorKind::Denied`], with the SQL for an administrator, if tables are missing and the user may not create them;
-/// [`ErrorKind::Misconfigured`] if tables are missing and the others are in more than one schema; and those of connecting.
+/// [`ErrorKind::Denied`], with the SQL for an administrator, if tables of the strategy are missing and the user may not create them;
+/// [`ErrorKind::Misconfigured`] if tables are missing and those that are used with them are in more than one schema; and those of
+/// connecting.
 ///
 /// # Cancel safety
 /// May be dropped at any point: the tables are then made or not. Call it again.
@@ -109,33 +110,47 @@ pub fn of(config: &PostgresConfig) -> Result<String> {
 pub async fn migrate(config: &PostgresConfig) -> Result<()> {
     config.check()?;
     let connection = Dialer::new(config.clone()).dial().await?;
+    let (needed, others): (TablesOf, [TablesOf; 2]) = match config.strategy() {
+        Strategy::Lease => (lease_tables, [session_tables, fence_tables]),
+        Strategy::Session => (session_tables, [lease_tables, fence_tables]),
+    };
     match prepare_tables(all, config, &connection).await {
-        Err(error) if error.kind() == ErrorKind::Denied => {
-            let of_strategy = match config.strategy() {
-                Strategy::Lease => lease_tables,
-                Strategy::Session => session_tables,
-            };
-            prepare_tables(of_strategy, config, &connection).await
-        }
-        prepared => prepared,
+        // Those of one strategy may be there, or in a schema of their own.
+        Err(error) if matches!(error.kind(), ErrorKind::Denied | ErrorKind::Misconfigured) => {}
+        prepared => return prepared,
     }
+    prepare_tables(needed, config, &connection).await?;
+    for tables_of in others {
+        match prepare_tables(tables_of, config, &connection).await {
+            Err(error) if error.kind() == ErrorKind::Denied => {}
+            prepared => prepared?,
+        }
+    }
+    Ok(())
+}
+
+/// The tables with this prefix, in this schema, that are used together.
+type TablesOf = fn(Option<&str>, &str) -> Vec<Table>;
+
+fn fence_tables(schema: Option<&str>, table: &str) -> Vec<Table> {
+    vec![fence_table(schema, table)]
 }
 
 fn all(schema: Option<&str>, table: &str) -> Vec<Table> {
-    let mut tables = lease_tables(schema, table);
-    tables.extend(session_tables(schema, table));
-    tables.push(fence_table(schema, table));
-    tables
+    [lease_tables, session_tables, fence_tables as TablesOf]
+        .iter()
+        .flat_map(|tables_of| tables_of(schema, table))
+        .collect()
 }
 
-/// Makes those of a configuration's tables that are missing, beside those that are there: in the first schema of the `search_path`,
-/// a second one would hide the one that clients use.
+/// Makes those of these tables that are missing, beside those that are there: in the first schema of the `search_path`, a second one
+/// would hide the one that clients use.
 ///
 /// # Errors
 /// [`ErrorKind::Denied`], with the statements for an administrator, if some are missing and may not be made;
 /// [`ErrorKind::Misconfigured`] if some are missing and the others are in more than one schema.
 pub(crate) async fn prepare_tables(
-    tables_of: fn(Option<&str>, &str) -> Vec<Table>,
+    tables_of: TablesOf,
     config: &PostgresConfig,
     connection: &Connection,
 ) -> Result<()> {
@@ -154,8 +169,8 @@ pub(crate) async fn prepare_tables(
     used.dedup();
     if let [one, other, ..] = used[..] {
         let message = format!(
-            "tables of polylock are missing, and the others are in the schemas {one:?} and {other:?}: move all into one with ALTER \
-             TABLE ... SET SCHEMA"
+            "tables of polylock are missing, and those that are used with them are in the schemas {one:?} and {other:?}: stop all \
+             processes that lock, move the tables into one schema with ALTER TABLE ... SET SCHEMA, and name it in all URLs (schema=)"
         );
         return Err(Error::new(ErrorKind::Misconfigured, message));
     }

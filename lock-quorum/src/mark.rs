@@ -287,9 +287,15 @@ mod tests {
         assert!(!beside(&minute, &hour, &[0, 1], &[0, 2]), "its mark is not there");
         assert!(!beside(&none, &hour, &[0, 1, 2], &[0, 1, 2]), "no delay at all");
         assert!(!beside(&minute, &none, &[0, 1, 2], &[0, 1, 2]));
-        assert!(beside_among(&minute, &hour, &[0], &[0], &[0]), "the others did not answer");
+        assert!(
+            beside_among(&minute, &hour, &[0], &[0], &[0]),
+            "the others did not answer"
+        );
         assert!(!beside_among(&minute, &hour, &[0], &[], &[0]));
-        assert!(!beside_among(&minute, &hour, &[0], &[0], &[0, 1]), "it may have come to node 0 alone");
+        assert!(
+            !beside_among(&minute, &hour, &[0], &[0], &[0, 1]),
+            "it may have come to node 0 alone"
+        );
         assert!(!beside_among(&minute, &hour, &[0], &[], &[]));
     }
 }

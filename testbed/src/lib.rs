@@ -29,7 +29,7 @@
 //! `lock-zookeeper/tests/all/interop/curator`.
 //!
 //! The first that is there counts. A server that already runs is given out as it is: options do not change it, and
-//! whatever would stop it answers [`Error::NotOurs`].
+//! whatever would stop it answers [`Error::NotOurs`]. A PostgreSQL needs a `lock_timeout` other than 0 then, for tests as behind a pooler.
 
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]

@@ -55,8 +55,8 @@ use crate::protocol::answers::status;
 /// - Two connections for each process, whatever it holds; one more while anybody waits, and for three seconds at most after that; and one
 ///   while old rows are deleted, a few times a day.
 /// - A transaction of somebody else that keeps a name's row locked keeps that name from being acquired and renewed. The first such
-///   request fails after a second, and delays those behind it. For a minute from then on, renewals leave locked rows out, and requests
-///   for that name fail after 50 ms.
+///   request fails after a second, and delays those behind it: if that is a renewal, leases with a TTL below 2 s may be lost. For a
+///   minute from then on, renewals leave locked rows out, and requests for that name fail after 50 ms.
 /// - While a synchronous standby does not answer, each request that is given up leaves a connection at the server until the standby is
 ///   back: one every five seconds for each process.
 /// - Before PostgreSQL 19, each `NOTIFY` wakes all sessions of the database that listen. So a process listens only while it waits, and

@@ -151,8 +151,8 @@ impl Shared {
             return Ok(());
         }
         let message = format!(
-            "the PostgreSQL server was started or promoted less than restart_delay ago, and grants no locks for {left:.1?}: \
-             clients that it cannot reach may still count on theirs"
+            "the PostgreSQL server was started or promoted less than restart_delay ago, or has a new or emptied table of tokens \
+             since a promotion, and grants no locks for {left:.1?}: clients that it cannot reach may still count on theirs"
         );
         Err(Error::new(ErrorKind::Unavailable, message).not_executed())
     }

@@ -145,8 +145,9 @@ async fn a_label_and_a_mode_are_there_for_people() {
 /// Makes a role and its own schema, which comes before `public` in its `search_path`. Returns what it connects with.
 async fn with_schema_of_its_own(fixture: &Fixture) -> (String, PostgresConfig) {
     let role = format!("{}_r", fixture.table);
+    // One at a time: two that change the permissions of `public` together fail.
     let sql = format!(
-        "CREATE ROLE \"{role}\" LOGIN PASSWORD 'app';CREATE SCHEMA AUTHORIZATION \"{role}\";GRANT CREATE ON SCHEMA public TO \"{role}\";\
+        "SELECT pg_advisory_xact_lock(1);CREATE ROLE \"{role}\" LOGIN PASSWORD 'app';CREATE SCHEMA AUTHORIZATION \"{role}\";GRANT CREATE ON SCHEMA public TO \"{role}\";\
          GRANT ALL ON {{}}_leases,{{}}_holders,{{}}_waiters TO \"{role}\""
     );
     let sql = sql.replace("{}", &fixture.table);
@@ -192,6 +193,22 @@ async fn a_connect_hides_no_table_that_is_in_use() {
     assert_safe!(taken.is_none(), "granted to two");
     assert_eq!(tables_in(&fixture, &role).await, [3, 0]);
     assert_eq!(held.release().await, ReleaseOutcome::Released);
+}
+
+/// As after a role with a schema of its own has used sessions.
+#[testbed::test]
+async fn the_tables_of_a_strategy_may_have_a_schema_of_their_own() {
+    let fixture = Fixture::shared().await;
+    let (role, config) = with_schema_of_its_own(&fixture).await;
+    lock_postgres::schema::migrate(&fixture.config()).await.unwrap();
+    let change = format!(
+        "DROP TABLE {{}}_fences;ALTER TABLE {{}}_tokens SET SCHEMA \"{role}\";ALTER TABLE {{}}_readers SET SCHEMA \"{role}\";\
+         ALTER TABLE \"{role}\".{{}}_tokens OWNER TO \"{role}\";ALTER TABLE \"{role}\".{{}}_readers OWNER TO \"{role}\""
+    );
+    let change = change.replace("{}", &fixture.table);
+    fixture.observer().await.batch_execute(&change).await.unwrap();
+    lock_postgres::schema::migrate(&config).await.unwrap();
+    assert_eq!(tables_in(&fixture, &role).await, [3, 3]);
 }
 
 #[testbed::test]
