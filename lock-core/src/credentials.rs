@@ -112,8 +112,8 @@ type Ask = dyn Fn() -> BoxFuture<'static, Result<Credentials>> + Send + Sync;
 impl CredentialSource {
     /// A file with the password and nothing else, such as a mounted secret. One line break at its end is left out.
     ///
-    /// A read may hang, as on a network file system without its server. Then it leaves one thread behind for each path, which keeps
-    /// neither a runtime nor the process from ending. Later reads of the path wait until that read has ended.
+    /// A read may hang, as on a network file system without its server. Then it leaves a thread behind, which keeps neither a runtime nor
+    /// the process from ending. While 16 reads of one path hang, later ones wait until one of these has ended.
     pub fn file(path: impl Into<PathBuf>) -> Self {
         Self(Source::File(path.into()))
     }
@@ -145,7 +145,7 @@ impl CredentialSource {
     pub async fn get(&self, limit: Duration) -> Result<Credentials> {
         let asking = async {
             match &self.0 {
-                Source::File(path) => read::file(path.clone()).await.map(Credentials::new),
+                Source::File(path) => read::file(path.clone(), limit).await.map(Credentials::new),
                 Source::Env(variable) => read::variable(variable).map(Credentials::new),
                 // The function may panic before there is a future, too.
                 Source::Ask(ask) => async { ask().await }.await,

@@ -34,7 +34,9 @@ use crate::watch::Watch;
 /// token lower than the highest it has seen.
 ///
 /// After a fork, a guard belongs to the parent process. In the child it counts as lost, by
-/// [`LostCause::Forked`](crate::LostCause::Forked); dropping it does nothing, and releasing it is an error.
+/// [`LostCause::Forked`](crate::LostCause::Forked); dropping it does nothing, and releasing it is an error. Read its token and its
+/// mode before the fork: in the child these two, its options, a new [`watch`](Self::watch) and its `Debug` may wait for ever for a
+/// thread of the parent.
 #[must_use = "a lock is released when its guard is dropped"]
 pub struct Guard(Share<Caller>);
 

@@ -27,7 +27,9 @@ use grant::Grant;
 mod grant;
 
 /// A renewal waits for this part of the TTL for what follows it: core sends the next one after a sixth.
-const CHANGED_WITHIN: u32 = 12;
+const CHANGED_WITHIN: u32 = 7;
+/// And no longer than this.
+const CHANGED_WITHIN_AT_MOST: Duration = Duration::from_secs(1);
 
 pub(crate) struct RedisHold {
     client: Arc<Client>,
@@ -217,7 +219,7 @@ impl RedisHold {
                 _ => Ok(()),
             }
         };
-        match timeout(ttl / CHANGED_WITHIN, change).await {
+        match timeout((ttl / CHANGED_WITHIN).min(CHANGED_WITHIN_AT_MOST), change).await {
             Ok(Err(error)) if !error.is_not_executed() => Err(error),
             _ => Ok(()),
         }
@@ -250,9 +252,10 @@ impl RedisHold {
     /// does not have all of them, and a hold may not live so long.
     async fn run_renewal(&self, route: &mut Route, arguments: &RenewArguments<'_>) -> Reply {
         let (servers, arguments) = (&self.client.servers, &arguments.all());
-        // The server may have forgotten the downgrade.
-        let is_to_be_downgraded = self.grant.is_to_be_downgraded_over(route.generation());
-        if self.has_it_alone.load(Ordering::Relaxed) || is_to_be_downgraded {
+        // The server may have forgotten the downgrade, or have executed it without an answer.
+        let may_be_exclusive =
+            self.has_it_alone.load(Ordering::Relaxed) || self.grant.is_to_be_downgraded_over(route.generation());
+        if may_be_exclusive {
             let reply = servers.run(route, &protocol::RENEW, &self.keys.lock(), arguments).await;
             if !reply.as_ref().is_ok_and(protocol::is_of_shared) {
                 return reply;
@@ -262,8 +265,8 @@ impl RedisHold {
         let reply = servers
             .run(route, &protocol::RENEW, &self.keys.of_shared(), arguments)
             .await;
-        if is_to_be_downgraded && reply.as_ref().is_ok_and(|reply| protocol::renewed(reply) == Some(true)) {
-            self.grant.downgraded_over(over);
+        if may_be_exclusive && reply.as_ref().is_ok_and(|reply| protocol::renewed(reply) == Some(true)) {
+            self.note_downgraded(over);
         }
         reply
     }

@@ -37,7 +37,7 @@ pub(crate) struct PendingAcquire {
     /// `None` once there is nothing to undo.
     turn: Option<Turn<Caller>>,
     state: AtServer,
-    /// Whether its caller was counted as one that found the name taken at the server.
+    /// Whether an acquire was counted that found the name taken at the server by this request.
     was_contended: bool,
     /// The next waiter may continue it: the request waits, and its outcome is open.
     can_pass: bool,
@@ -305,8 +305,8 @@ impl PendingAcquire {
             turn: self.turn.take(),
             upgrade: self.upgrade.take(),
             state: std::mem::replace(&mut self.state, AtServer::Nothing),
-            // It goes to another acquire.
-            was_contended: false,
+            // It goes to another acquire, which has waited in this process until now.
+            was_contended: self.was_contended,
             can_pass: self.can_pass,
         })
     }

@@ -162,8 +162,8 @@ impl Lock {
     /// - [`ErrorKind::Lost`](crate::ErrorKind::Lost) if the lock was lost before `work` returned: somebody else may have had it meanwhile. What `work`
     ///   returned is dropped.
     ///
-    /// If only the release fails, the lock was held all the time: the result is returned, and the lock frees itself within the TTL. The
-    /// result is also returned if the server does not answer to the release before the lease ends.
+    /// If only the release fails, the lock counted as held all the time: the result is returned, and the lock frees itself within the TTL.
+    /// The result is also returned if the server does not answer to the release before the lease ends.
     ///
     /// # Examples
     /// ```

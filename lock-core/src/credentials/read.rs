@@ -3,12 +3,16 @@
 use std::collections::BTreeMap;
 use std::env::{self, VarError};
 use std::fs::File;
+use std::future::pending;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
+use std::time::Duration;
 
-use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::spawn_blocking;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::of_process::{OfProcess, PROCESSES};
@@ -16,12 +20,15 @@ use crate::of_process::{OfProcess, PROCESSES};
 /// No password is longer. A file without an end would fill the memory.
 const LONGEST: u64 = 64 * 1024;
 
-/// For each path that is being read: the lock that the read has.
-type Reads = Mutex<BTreeMap<PathBuf, Weak<AsyncMutex<()>>>>;
+/// The most reads of one path at a time. One that hangs keeps its thread for ever. The next ones may find another file there.
+pub(super) const AT_ONCE: usize = 16;
+
+/// For each path that is being read: what the reads have permits of.
+type Reads = Mutex<BTreeMap<PathBuf, Weak<Semaphore>>>;
 
 static READS: [OfProcess<Reads>; PROCESSES] = [const { OfProcess::new(Mutex::new(BTreeMap::new())) }; PROCESSES];
 
-pub(super) async fn file(path: PathBuf) -> Result<String> {
+pub(super) async fn file(path: PathBuf, limit: Duration) -> Result<String> {
     let of_path = path.clone();
     let read = move || {
         let content = content(&path).map_err(|error| {
@@ -33,41 +40,46 @@ pub(super) async fn file(path: PathBuf) -> Result<String> {
         });
         password(content?, &format!("the password file {}", path.display()))
     };
-    alone(&of_path, read).await
+    on_a_thread(&of_path, limit, read).await
 }
 
 /// Reads on a thread of its own, which may wait for ever for a file system or a pipe. Tokio's threads for blocking work are limited,
-/// and a runtime waits for them when it ends. Another read of the path waits for this one, so that only one thread hangs.
-pub(super) async fn alone<T: Send + 'static>(
+/// and a runtime waits for them when it ends. So one of these waits for the read, no longer than `limit`. Pending after that.
+pub(super) async fn on_a_thread<T: Send + 'static>(
     path: &Path,
+    limit: Duration,
     read: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
     let unavailable = |message| Error::new(ErrorKind::Unavailable, message);
     let turn = turn(path).await;
-    let (tell, told) = oneshot::channel();
+    let (tell, told) = sync_channel(1);
     let reading = move || {
         drop(tell.send(read()));
         drop(turn);
     };
     let started = thread::Builder::new().name("polylock-password".into()).spawn(reading);
     started.map_err(|error| unavailable("no thread can be started to read the password file").with_source(error))?;
-    // It does not panic.
-    let ended = |error| Err(unavailable("the password file was not read").with_source(error));
-    told.await.unwrap_or_else(ended)
+    match spawn_blocking(move || told.recv_timeout(limit)).await {
+        Ok(Ok(read)) => read,
+        Ok(Err(RecvTimeoutError::Timeout)) => pending().await,
+        // Neither panics.
+        Ok(Err(RecvTimeoutError::Disconnected)) | Err(_) => Err(unavailable("the password file was not read")),
+    }
 }
 
-/// Waits until no other read of the path is under way in this process.
-async fn turn(path: &Path) -> Option<OwnedMutexGuard<()>> {
+/// Waits until fewer than [`AT_ONCE`] reads of the path are under way in this process.
+async fn turn(path: &Path) -> Option<OwnedSemaphorePermit> {
     let of_path = {
         let mut reads = OfProcess::own(&READS)?.lock().unwrap_or_else(PoisonError::into_inner);
         reads.retain(|_, reading| reading.strong_count() > 0);
         reads.get(path).and_then(Weak::upgrade).unwrap_or_else(|| {
-            let reading = Arc::default();
+            let reading = Arc::new(Semaphore::new(AT_ONCE));
             reads.insert(path.to_owned(), Arc::downgrade(&reading));
             reading
         })
     };
-    Some(of_path.lock_owned().await)
+    // Nobody closes it.
+    of_path.acquire_owned().await.ok()
 }
 
 fn content(path: &Path) -> std::io::Result<Vec<u8>> {

@@ -1,7 +1,9 @@
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::channel;
 
 use testbed_steady::happens;
+use tokio::sync::oneshot;
 
 use super::*;
 
@@ -107,33 +109,55 @@ fn a_file_that_does_not_open_keeps_no_runtime() {
     assert_eq!(credentials.password(), "found");
 }
 
+/// The read that hangs may have an old file, whose name another one has by now.
 #[tokio::test]
-async fn reads_of_one_path_hang_one_at_a_time() {
+async fn a_read_that_hangs_keeps_none_from_a_later_one_until_there_are_many() {
     let (path, other) = (PathBuf::from("hangs"), PathBuf::from("does not"));
     let (let_go, waits) = channel::<()>();
-    let hanging = move || {
-        let _ = waits.recv();
-        Ok(())
-    };
-    let mut first = Box::pin(read::alone(&path, hanging));
-    assert!(timeout(Duration::from_millis(1), &mut first).await.is_err());
-    drop(first);
+    let waits = Arc::new(Mutex::new(waits));
     let begun = Arc::new(AtomicU32::new(0));
     let begins = || {
         let begun = begun.clone();
         move || Ok(begun.fetch_add(1, Ordering::SeqCst))
     };
-    for _ in 0..3 {
-        let next = read::alone(&path, begins());
-        assert!(timeout(Duration::from_millis(10), next).await.is_err());
+    let short = Duration::from_millis(1);
+    for number in 0..read::AT_ONCE {
+        let next = read::on_a_thread(&path, LONG, begins());
+        happens("a read beside those that hang", next)
+            .await
+            .expect("it does not hang");
+        let waits = waits.clone();
+        let (tell, told) = oneshot::channel();
+        let hanging = move || {
+            let _ = tell.send(());
+            let _ = waits.lock().expect("nothing panics").recv();
+            Ok(())
+        };
+        let path = path.clone();
+        let read = tokio::spawn(async move { read::on_a_thread(&path, short, hanging).await });
+        happens("the thread of the read", told).await.expect("it has begun");
+        assert!(!read.is_finished(), "the read {number} hangs");
+        read.abort();
     }
-    assert_eq!(begun.load(Ordering::SeqCst), 0, "begun beside one that hangs");
-    happens("a read of another path", read::alone(&other, begins()))
+    let so_many = begun.load(Ordering::SeqCst);
+    let next = read::on_a_thread(&path, short, begins());
+    assert!(timeout(Duration::from_millis(10), next).await.is_err());
+    assert_eq!(begun.load(Ordering::SeqCst), so_many, "begun beside too many that hang");
+    happens("a read of another path", read::on_a_thread(&other, LONG, begins()))
         .await
         .expect("it does not hang");
     drop(let_go);
-    let next = happens("a read after it", read::alone(&path, begins())).await;
-    assert_eq!(next.expect("it does not hang"), 1);
+    let next = happens("a read after them", read::on_a_thread(&path, LONG, begins())).await;
+    assert_eq!(next.expect("it does not hang"), so_many + 1);
+}
+
+/// Tokio's clock stands still while a file is read.
+#[tokio::test(start_paused = true)]
+async fn a_file_is_read_on_paused_time() {
+    let file = Path::new("paused");
+    file.write("found");
+    let credentials = file.source().get(LONG).await.expect("it is there");
+    assert_eq!(credentials.password(), "found");
 }
 
 #[tokio::test]
