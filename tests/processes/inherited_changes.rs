@@ -109,14 +109,16 @@ async fn drop_an_acquire() {
 /// The parent has not noticed the end of the lease, and another task of it waits for that.
 async fn see_it_expired() {
     let locks = Locker::new(MemoryBackend::new());
-    let guard = locks.lock("a").ttl(Duration::from_secs(1)).acquire().await;
+    // A busy machine may take a while until the watch is polled.
+    let ttl = Duration::from_secs(4);
+    let guard = locks.lock("a").ttl(ttl).acquire().await;
     let guard = guard.expect("a grant");
     let watch = guard.watch();
     let waiting = Arc::new(Woken::default());
     let mut ended = Box::pin(watch.ended());
     assert!(waiting.poll(&mut ended).is_pending());
     wait_for(fork_off(|| {
-        sleep(Duration::from_secs(1));
+        sleep(ttl);
         let causes = [guard.check(), watch.check()].map(|checked| checked.err().map(|lost| lost.cause()));
         if causes != [Some(LostCause::Forked); 2] || watch.is_held() || !watch.valid_for().is_zero() {
             return Err(format!("lost in a forked process by {causes:?}"));

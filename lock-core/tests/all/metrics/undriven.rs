@@ -9,7 +9,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::{measured_by, printed_by};
 
-const TTL: Duration = Duration::from_secs(1);
+const TTL: Duration = Duration::from_secs(3);
 
 fn driven_by_hand() -> (Runtime, Locker) {
     let runtime = Builder::new_current_thread().enable_time().build().unwrap();
