@@ -36,7 +36,8 @@
 //! - **A session reconnects by itself**, however long the outage was: the same session if the server still has it, else
 //!   a new one. Each tries to connect at most every 50 ms. After a failure it waits at most 250 ms while a request waits for
 //!   it; otherwise at most a twelfth of the session timeout or 2 s, whichever is shorter, and with jitter twice that. An
-//!   attempt at a server that does not answer at all lasts 0.55 session timeouts. A server that is just starting leaves some
+//!   attempt at a server that does not answer at all lasts 0.55 session timeouts: if such a server of an ensemble is tried first, holds
+//!   may be lost, and with the defaults `connect` fails, before another one is tried. A server that is just starting leaves some
 //!   connections without an answer (seen with 3.8.0), so a hold may be suspect for as long after a restart.
 //! - **Outages differ from contention.** A request that cannot be sent or is not answered fails as
 //!   [`Unavailable`](lock_core::ErrorKind::Unavailable), with the reason as its [cause](lock_core::Error::cause).
@@ -82,7 +83,7 @@
 //! just before the grant is reported, which takes one more round trip. A release within the minimum writes the rest of its time into
 //! it, and deletes the holder's node in the same transaction. A release after the minimum deletes both.
 //! - A kept node is over when its time has passed since its last write, by the clock of ZooKeeper's leader. The holder's process
-//!   deletes it then. If that has ended, the next acquire of the name does, or who waits next.
+//!   deletes it then, if the session of the release is still there. Otherwise the next acquire of the name does, or who waits next.
 //! - If nobody asks for the name again, another process deletes the kept node and the server its directory: a process that is granted
 //!   a minimum hold looks through up to 4,096 directories of the root path in the background, 64 in a second, from a random one on. It
 //!   does so at most every two minutes.
@@ -123,7 +124,8 @@
 //!
 //! Tokens start again when the ensemble has lost all its data. **If an older backup is restored, tokens repeat**: the
 //! transaction ids go on from the backup's. Then set a [token floor](lock_core::Locker::with_token_floor) above all tokens that
-//! were granted.
+//! were granted, and end all processes that lock before the restore: sessions of the backup whose processes still run go on, and keep what they
+//! held then, although it was released since.
 //!
 //! The offset is 0 until a [token floor](lock_core::Locker::with_token_floor) is above all tokens. It is then raised for all
 //! locks of the root path, and never lowered. It stands as decimal text in the persistent node `%token-offset` under the
@@ -224,7 +226,9 @@
 //! one after the other, or the processes. Make a new backend to call `rewrite_acls`. Sessions and their holds outlive that.
 //!
 //! If an application has its own nodes in the tree, or the root path was made by an administrator, change their ACLs as well. An
-//! identity by SASL or by a certificate contains no password, so that nothing has to be done.
+//! identity by SASL or by a certificate contains no password, so that no ACL has to be changed. But with SASL's DIGEST-MD5, a server has one
+//! password for each user. A session ends, and all its holds with it, if it reconnects to a server that has another password than its
+//! client. So change such a password while no locks are held.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
