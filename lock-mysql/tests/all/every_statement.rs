@@ -9,6 +9,7 @@ use lock_core::backend::DistributedLock;
 use lock_core::{ErrorKind, FencingToken, Guard, Locker, Result};
 use lock_mysql::{MySqlConfig, Strategy};
 use testbed::assert_safe;
+use testbed::steady::AT_MOST;
 use tokio::task::{JoinSet, LocalSet};
 use tokio::time::sleep;
 
@@ -46,7 +47,7 @@ async fn at_every_statement(strategy: Strategy, makes_tables: bool) {
     let fixture = Arc::new(Fixture::shared().await);
     Refusal::prepare(&fixture).await;
     let other = lock_mysql::backend(fixture.config().with_strategy(strategy)).unwrap();
-    let other = Locker::from_backend(other).with_ttl(TTL);
+    let other = patient(other);
     other.connect().await.unwrap();
     let mut used = Vec::new();
     for refusal in Refusal::ALL {
@@ -84,6 +85,13 @@ async fn at_every_statement(strategy: Strategy, makes_tables: bool) {
     all_soon("without connections", ended).await;
 }
 
+/// A client for which a busy machine may take longer than the default timeout.
+fn patient(backend: Arc<dyn DistributedLock>) -> Locker {
+    Locker::from_backend(backend)
+        .with_ttl(TTL)
+        .with_operation_timeout(AT_MOST)
+}
+
 async fn one_run(
     fixture: Arc<Fixture>,
     other: Locker,
@@ -101,7 +109,7 @@ async fn one_run(
             static TABLES: AtomicU32 = AtomicU32::new(0);
             let table = format!("{}_{}", fixture.table, TABLES.fetch_add(1, Ordering::Relaxed));
             let other = fixture.config().with_strategy(strategy).with_table(&table);
-            let other = Locker::from_backend(lock_mysql::backend(other).unwrap()).with_ttl(TTL);
+            let other = patient(lock_mysql::backend(other).unwrap());
             (config.with_table(&table), other)
         }
     };

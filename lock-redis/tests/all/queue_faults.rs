@@ -93,7 +93,8 @@ async fn turmoil(fixture: &Fixture, harm: impl AsyncFn()) -> Vec<u32> {
     let inside = Arc::new(AtomicU32::new(0));
     let clients: Vec<_> = (0..4)
         .map(|_| {
-            let (over, inside, locker) = (over.clone(), inside.clone(), Locker::new(fixture.backend()));
+            let locker = Locker::new(fixture.backend()).with_operation_timeout(AT_MOST);
+            let (over, inside) = (over.clone(), inside.clone());
             tokio::spawn(async move {
                 let (mut had, lock) = (0, locker.lock("a").ttl(TTL));
                 while !over.load(Ordering::Relaxed) {
