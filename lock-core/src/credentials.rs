@@ -112,8 +112,9 @@ type Ask = dyn Fn() -> BoxFuture<'static, Result<Credentials>> + Send + Sync;
 impl CredentialSource {
     /// A file with the password and nothing else, such as a mounted secret. One line break at its end is left out.
     ///
-    /// A read may hang, as on a network file system without its server. Then it leaves a thread behind, which keeps neither a runtime nor
-    /// the process from ending. While 16 reads of one path hang, later ones wait until one of these has ended.
+    /// A read may hang, as on a network file system without its server. Then it leaves a thread behind. A runtime that ends waits for the
+    /// read no longer than whoever asked for the password, and the process does not wait. While 16 reads of one path hang, later ones wait
+    /// until one of these has ended.
     pub fn file(path: impl Into<PathBuf>) -> Self {
         Self(Source::File(path.into()))
     }

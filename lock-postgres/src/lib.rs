@@ -49,7 +49,8 @@
 //!   clients from a server that is [to be replaced](#planned-switchover).
 //! - Nothing else needs to be set. Each connection sets its own `default_transaction_isolation`, `default_transaction_deferrable`,
 //!   `statement_timeout`, `lock_timeout`, `idle_in_transaction_session_timeout`, `idle_session_timeout`, `transaction_timeout`, `timezone`,
-//!   `intervalstyle`, `bytea_output`, `extra_float_digits`, `client_min_messages`, `plan_cache_mode`, `enable_seqscan`, `jit`, `tcp_keepalives_idle`, `tcp_keepalives_interval`, `tcp_keepalives_count` and `tcp_user_timeout`, and
+//!   `intervalstyle`, `bytea_output`, `extra_float_digits`, `client_min_messages`, `plan_cache_mode`, `enable_seqscan`, `jit`,
+//!   `tcp_keepalives_idle`, `tcp_keepalives_interval`, `tcp_keepalives_count` and `tcp_user_timeout`, and
 //!   `synchronous_commit=on` unless that is `remote_apply`. A connection that carries locks of sessions sets `synchronous_commit=off` and,
 //!   on Linux, `client_connection_check_interval=1s` as well.
 //!

@@ -103,8 +103,8 @@ pub(crate) async fn a_revoke_beside_a_release_leaves_the_next_alone(cx: &RawCx) 
     cx.until_free("a", "the last release").await
 }
 
-/// The server knows nothing of passes: all tokens that the grant reserved name the same hold. After a downgrade, the guard's does.
-/// By capability.
+/// The server knows nothing of passes: all tokens that the grant reserved name the same hold. After a
+/// downgrade, the token of the guard that was passed on still names it. By capability.
 pub(crate) async fn a_hold_that_was_passed_on_is_revoked_by_any_of_its_tokens(cx: &RawCx) -> Verdict {
     let (client, operator) = (cx.connected().await?, cx.connected().await?);
     let how = some_way(client.capabilities())?;

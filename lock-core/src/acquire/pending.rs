@@ -37,7 +37,7 @@ pub(crate) struct PendingAcquire {
     /// `None` once there is nothing to undo.
     turn: Option<Turn<Caller>>,
     state: AtServer,
-    /// Whether an acquire was counted that found the name taken at the server by this request.
+    /// Whether its acquire, or the one whose request it goes on with, was counted as one that found the name taken at the server.
     was_contended: bool,
     /// The next waiter may continue it: the request waits, and its outcome is open.
     can_pass: bool,

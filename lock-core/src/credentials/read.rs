@@ -44,7 +44,8 @@ pub(super) async fn file(path: PathBuf, limit: Duration) -> Result<String> {
 }
 
 /// Reads on a thread of its own, which may wait for ever for a file system or a pipe. Tokio's threads for blocking work are limited,
-/// and a runtime waits for them when it ends. So one of these waits for the read, no longer than `limit`. Pending after that.
+/// and a runtime waits for them when it ends. So one of these waits for the read, no longer than `limit`, which also keeps Tokio's paused
+/// clock still. Pending after that.
 pub(super) async fn on_a_thread<T: Send + 'static>(
     path: &Path,
     limit: Duration,
@@ -62,8 +63,11 @@ pub(super) async fn on_a_thread<T: Send + 'static>(
     match spawn_blocking(move || told.recv_timeout(limit)).await {
         Ok(Ok(read)) => read,
         Ok(Err(RecvTimeoutError::Timeout)) => pending().await,
-        // Neither panics.
-        Ok(Err(RecvTimeoutError::Disconnected)) | Err(_) => Err(unavailable("the password file was not read")),
+        // The read does not panic.
+        Ok(Err(RecvTimeoutError::Disconnected)) => Err(unavailable("the password file was not read")),
+        Err(error) => {
+            Err(unavailable("the password file was not read, since the Tokio runtime ends").with_source(error))
+        }
     }
 }
 

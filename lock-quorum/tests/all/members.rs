@@ -104,6 +104,12 @@ impl Servers {
     }
 }
 
+/// The process acquires a lock, and releases it.
+async fn acquires(process: &Process) {
+    let guard = process.locks.lock("a").acquire().await.unwrap();
+    guard.release().await.unwrap();
+}
+
 #[tokio::test(start_paused = true)]
 async fn from_three_to_five_at_once_is_refused() {
     let servers = Servers::new();
@@ -116,15 +122,7 @@ async fn from_three_to_five_at_once_is_refused() {
             "{line}"
         );
         // Whoever was there goes on.
-        running
-            .locks
-            .lock("a")
-            .acquire()
-            .await
-            .unwrap()
-            .release()
-            .await
-            .unwrap();
+        acquires(&running).await;
         running.locks.shutdown().await.unwrap();
         servers.running(new).await.locks.shutdown().await.unwrap();
     }
@@ -429,10 +427,10 @@ async fn a_stranger_that_nobody_saw_at_first_is_refused_when_it_is_seen() {
     sleep(A_LOOK).await;
     let error = first.locks.lock("a").acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
-    other.locks.lock("a").acquire().await.unwrap().release().await.unwrap();
+    acquires(&other).await;
     other.locks.shutdown().await.unwrap();
     sleep(A_LOOK).await;
-    first.locks.lock("a").acquire().await.unwrap().release().await.unwrap();
+    acquires(&first).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -147,8 +147,8 @@ async fn with_schema_of_its_own(fixture: &Fixture) -> (String, PostgresConfig) {
     let role = format!("{}_r", fixture.table);
     // One at a time: two that change the permissions of `public` together fail.
     let sql = format!(
-        "SELECT pg_advisory_xact_lock(1);CREATE ROLE \"{role}\" LOGIN PASSWORD 'app';CREATE SCHEMA AUTHORIZATION \"{role}\";GRANT CREATE ON SCHEMA public TO \"{role}\";\
-         GRANT ALL ON {{}}_leases,{{}}_holders,{{}}_waiters TO \"{role}\""
+        "SELECT pg_advisory_xact_lock(1);CREATE ROLE \"{role}\" LOGIN PASSWORD 'app';CREATE SCHEMA AUTHORIZATION \"{role}\";\
+         GRANT CREATE ON SCHEMA public TO \"{role}\";GRANT ALL ON {{}}_leases,{{}}_holders,{{}}_waiters TO \"{role}\""
     );
     let sql = sql.replace("{}", &fixture.table);
     fixture.observer().await.batch_execute(&sql).await.unwrap();

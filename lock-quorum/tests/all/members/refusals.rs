@@ -14,18 +14,6 @@ async fn is_refused(process: &Process) {
     assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
 }
 
-async fn acquires(process: &Process) {
-    process
-        .locks
-        .lock("a")
-        .acquire()
-        .await
-        .unwrap()
-        .release()
-        .await
-        .unwrap();
-}
-
 /// Its mark was at the two nodes that answer, and it has no majority without them.
 #[tokio::test(start_paused = true)]
 async fn a_refusal_ends_with_the_stranger_although_a_node_is_down() {

@@ -1,8 +1,8 @@
 -- Included with `now_ms`, the server's time. Those who share the name, hold permits of it, or have it offered in such a mode.
 --
 -- KEYS[4], a sorted set: ID, scored with the time when it ends. KEYS[5], a hash: ID -> `TOKEN TERM MODE[ LABEL]`. TERM is the
--- longest ttl that was asked for, after a 0 if the hold was exclusive: then it has the tokens that its grant reserved, too. The
--- token of an offer is 0. Two more fields: `permits`, how many all of them have, and
+-- longest ttl that was asked for. It begins with a 0 if the hold was exclusive: such a hold has the tokens that its grant reserved, too.
+-- The token of an offer is 0. Two more fields: `permits`, how many all of them have, and
 -- `upgradable`, the id of the one in that mode. Both keys count only as long as the lock's key says `shared` or `permits`:
 -- `shared TOKEN EXPIRES CLEARED[ LABEL]`, with token and label of the last grant. The lock's key expires at EXPIRES, no
 -- earlier than anybody in KEYS[4]. The other two expire at CLEARED, which seldom moves. After an upgrade, KEYS[5] still has the
