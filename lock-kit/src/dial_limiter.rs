@@ -46,6 +46,8 @@ struct State<E> {
     last_begun: Option<Instant>,
     /// The dial that the others wait for.
     probe: Option<u64>,
+    /// The last dial that succeeded.
+    succeeded: u64,
     /// The last dial that failed, unless a later one succeeded.
     failure: Option<(u64, E)>,
 }
@@ -139,6 +141,7 @@ impl<E: Clone> State<E> {
             begun: 0,
             last_begun: None,
             probe: None,
+            succeeded: 0,
             failure: None,
         }
     }
@@ -182,8 +185,11 @@ impl<E: Clone> State<E> {
             None => {}
             Some(Ok(())) => {
                 self.reached = true;
+                self.succeeded = self.succeeded.max(number);
                 self.failure = None;
             }
+            // It hung: the server has answered a dial that began after it.
+            Some(Err(_)) if number < self.succeeded => {}
             Some(Err(failure)) => {
                 self.reached = false;
                 self.failure = Some((number, failure));
@@ -263,6 +269,22 @@ mod tests {
         assert!(matches!(limiter.step(0, now + DIAL_HANGS_AFTER), Step::Wait(_)));
         limiter.end(second, None);
         dialled(limiter.step(0, now + DIAL_HANGS_AFTER));
+    }
+
+    #[test]
+    fn a_failure_does_not_outlive_the_success_of_a_later_dial() {
+        let (mut limiter, now) = (limiter(true), Instant::now());
+        let hangs = dialled(limiter.step(0, now));
+        let later = now + DIAL_HANGS_AFTER;
+        let second = dialled(limiter.step(0, later));
+        limiter.end(second, Some(Ok(())));
+        limiter.end(hangs, Some(Err(DOWN)));
+        assert_eq!(limiter.failure, None);
+        // All callers dial at once, also those who came before both dials.
+        let third = dialled(limiter.step(0, later));
+        dialled(limiter.step(second, later));
+        limiter.end(third, Some(Err(DOWN)));
+        assert_eq!(limiter.failure, Some((third, DOWN)));
     }
 
     #[test]
