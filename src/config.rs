@@ -196,7 +196,7 @@ impl Config {
     /// # Ok(()) }
     /// ```
     pub async fn migrate(&self) -> Result<()> {
-        for url in self.server_urls()? {
+        for url in self.checked_urls()? {
             connect::tables::make(&url, self.credentials.as_ref()).await?;
         }
         Ok(())
@@ -216,7 +216,7 @@ impl Config {
     /// ```
     pub fn schema(&self) -> Result<String> {
         let mut all: Vec<String> = Vec::new();
-        for url in self.server_urls()? {
+        for url in self.checked_urls()? {
             let sql = connect::tables::sql(&url, self.credentials.as_ref())?;
             // The nodes of a quorum mostly have the same ones.
             if !all.contains(&sql) {
@@ -226,8 +226,9 @@ impl Config {
         Ok(all.concat())
     }
 
-    /// The URL of each server.
-    fn server_urls(&self) -> Result<Vec<String>> {
+    /// The URL of each server, if a locker can be made of them: servers that need no tables are checked here and nowhere else.
+    fn checked_urls(&self) -> Result<Vec<String>> {
+        drop(self.connect_lazy()?);
         match self.servers()? {
             Servers::One(url) => connect::tables::servers_of(url),
             Servers::Quorum(urls, _) => Ok(urls.to_vec()),

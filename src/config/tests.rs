@@ -239,6 +239,26 @@ fn the_tables_are_those_of_the_url() {
     assert!(refused.contains("`etcd`") && !refused.contains("secret"), "{refused}");
 }
 
+/// No server is at these addresses: nothing is asked of the one that needs tables.
+#[tokio::test]
+#[cfg(all(feature = "redis", feature = "mysql", feature = "quorum"))]
+async fn what_connects_to_nothing_has_no_tables_either() {
+    const MYSQL: &str = "mysql://app@127.0.0.1:1/db?strategy=lease";
+    let secret = CredentialSource::env("POLYLOCK_NO_PASSWORD");
+    for config in [
+        Config::new("redis://127.0.0.1:1?no_such_parameter=1"),
+        Config::new("memory:a/b"),
+        Config::new("redis://app:password@127.0.0.1:1").with_credentials(secret),
+        Config::new(format!("quorum:{MYSQL}|memory:a/b|redis://127.0.0.1:1")),
+        Config::of_quorum([MYSQL, "redis://127.0.0.1:1?no_such_parameter=1"]),
+        Config::of_quorum([MYSQL, "quorum:memory:a|memory:b|memory:c"]),
+    ] {
+        let expected = refusal(&config);
+        assert_eq!(config.schema().unwrap_err().to_string(), expected);
+        assert_eq!(config.migrate().await.unwrap_err().to_string(), expected);
+    }
+}
+
 #[cfg(feature = "serde")]
 fn read(json: &str) -> serde_json::Result<Config> {
     serde_json::from_str(json)

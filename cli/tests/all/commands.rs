@@ -232,8 +232,7 @@ fn migrate_prints_the_sql_of_the_url() {
         let tables = sql.matches("CREATE TABLE IF NOT EXISTS \"locks\".\"polylock_").count();
         assert_eq!((printed.code, tables), (Some(0), 6), "{printed:?}");
     }
-    let quorum =
-        "quorum:mysql://app@127.0.0.1:1/shop?table=x|postgres://app@127.0.0.1:1/shop?table=y|redis://127.0.0.1:1";
+    let quorum = "quorum:mysql://app@127.0.0.1:1/shop?strategy=lease&table=x|postgres://app@127.0.0.1:1/shop?table=y|redis://127.0.0.1:1";
     let printed = run(quorum, &["migrate", "--print=mysql"]);
     let sql = printed.output.join("\n");
     assert!(
