@@ -21,6 +21,9 @@ use crate::run::execute;
 use crate::subject::{LockerSubject, Subject};
 use crate::verdict::{Outcome, Stop, ensure};
 
+use self::limits::Limits;
+
+mod limits;
 mod repeated;
 
 /// What a backend leaves out.
@@ -48,16 +51,10 @@ struct FrugalHarness {
     timing: Timing,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Limits {
-    kind: Kind,
-    longest_ttl: Duration,
-}
-
 #[async_trait]
 impl DistributedLock for Frugal {
     fn capabilities(&self) -> Capabilities {
-        let mut capabilities = match self.1.kind {
+        let capabilities = match self.1.kind {
             Kind::Plain => Capabilities::default(),
             Kind::Session => {
                 let mut capabilities = self.0.capabilities().session_renewal();
@@ -66,8 +63,7 @@ impl DistributedLock for Frugal {
             }
             Kind::LongTtls => self.0.capabilities(),
         };
-        capabilities.longest_ttl = self.1.longest_ttl;
-        capabilities
+        self.1.declared(capabilities)
     }
 
     async fn connect(&self) -> Result<()> {
@@ -75,7 +71,7 @@ impl DistributedLock for Frugal {
     }
 
     async fn acquire(&self, request: &AcquireRequest) -> Result<Attempt> {
-        self.1.check(request.ttl())?;
+        self.1.check_request(request)?;
         Ok(match self.0.acquire(request).await? {
             Attempt::Granted(hold, armed) => Attempt::Granted(FrugalHold::new(hold, request.lease(), self.1), armed),
             attempt => attempt,
@@ -177,15 +173,6 @@ impl Hold for FrugalHold {
     }
 }
 
-impl Limits {
-    fn check(&self, time: Duration) -> Result<()> {
-        match time > self.longest_ttl {
-            true => Err(Error::new(ErrorKind::Misconfigured, "longer than the longest ttl")),
-            false => Ok(()),
-        }
-    }
-}
-
 fn unsupported() -> Error {
     Error::new(ErrorKind::Unsupported, "not declared")
 }
@@ -194,7 +181,7 @@ impl FrugalHarness {
     fn new(whole: ReferenceHarness, kind: Kind, longest_ttl: Duration) -> Self {
         Self {
             whole,
-            limits: Limits { kind, longest_ttl },
+            limits: Limits::new(kind, longest_ttl),
             timing: Timing::paused(),
         }
     }

@@ -118,7 +118,8 @@
 //! # Which cases must pass, and which are skipped
 //! A backend must pass the cases of each feature that it [declares](lock_core::backend::Capabilities). A case of a feature
 //! that it does not declare is skipped. What it does not declare it must reject, as far as others can tell: cases of modes and
-//! of options ask. Only what [`Skip`] lists may be missing. Core provides four things for every subject: one request at the server for all local
+//! of options ask. Only what [`Skip`] lists may be missing. No case asks for a higher limit of permits than the backend declares; two are
+//! skipped below three. Core provides four things for every subject: one request at the server for all local
 //! waiters, bounded passes among them, re-entry, and several locks at once.
 //!
 //! A skip prints one line to standard error, `SKIP module::case: reason`, past the test runner's capture.

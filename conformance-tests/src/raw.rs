@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep};
 use crate::context::{RawCx, lock_name};
 use crate::verdict::{OrFail, Stop, Verdict, ensure, ensure_safe, ensure_safe_by_ttl};
 
-pub(crate) use modes::{A_MOMENT, ensure_in_line, ensure_waiting, permits, request_in};
+pub(crate) use modes::{A_MOMENT, ensure_in_line, ensure_waiting, limit, permits, request_in};
 
 mod modes;
 

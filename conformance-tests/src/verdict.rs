@@ -43,6 +43,8 @@ pub struct Failure {
 pub enum Skip {
     /// The backend does not declare it, and, where an option asks for it, has refused the option.
     Undeclared(Capability),
+    /// The backend declares permits, and a limit below this one, which the case needs.
+    FewerPermits(u32),
     /// The backend does not say that the server [keeps](lock_core::backend::DistributedLock::keeps) this.
     NotKept(Guarantee),
     /// The server lives in one process: [`Harness::address`](crate::Harness::address) has no address to give.
@@ -91,7 +93,8 @@ pub enum Capability {
     Revoke,
     /// [`Capabilities::revoke_now`].
     RevokeNow,
-    /// [`Capabilities::permits`] of more than one: a semaphore of one permit is an exclusive lock.
+    /// [`Capabilities::permits`] of more than one: a semaphore of one permit is an exclusive lock. Cases ask for no higher limit than
+    /// the backend declares: see [`Skip::FewerPermits`].
     Permits,
 }
 
@@ -251,6 +254,7 @@ impl fmt::Display for Skip {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Undeclared(capability) => write!(f, "the backend does not declare {capability:?}"),
+            Self::FewerPermits(limit) => write!(f, "the backend does not declare a limit of {limit} permits"),
             Self::NotKept(guarantee) => write!(f, "the server does not keep {guarantee}"),
             Self::OneProcess => f.write_str("its locks live in one process"),
             Self::NoSignals => f.write_str("this system cannot pause a process"),

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::context::RawCx;
 use crate::link::Link;
-use crate::raw::{drive, granted, permits, request_in};
+use crate::raw::{drive, granted, limit, permits, request_in};
 use crate::verdict::{Capability, OrFail, Stop, Verdict, ensure, ensure_safe, ensure_safe_by_ttl};
 
 /// The time for which a permit is used.
@@ -19,7 +19,6 @@ const A_LITTLE: Duration = Duration::from_millis(10);
 
 /// However many ask at once, never more permits are out than there are, and all who ask get theirs in the end.
 pub(crate) async fn never_more_than_the_limit(cx: &RawCx) -> Verdict {
-    const LIMIT: u32 = 3;
     const ROUNDS: usize = 5;
     let (taken, together) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicBool::new(false)));
     let by = Instant::now() + cx.patience();
@@ -28,9 +27,12 @@ pub(crate) async fn never_more_than_the_limit(cx: &RawCx) -> Verdict {
     for _ in 0..6 {
         clients.push(cx.client_with(Capability::Permits).await?);
     }
+    let limit = limit(&clients[0], 2..=3)?;
     let mut tasks = JoinSet::new();
     for (client, take) in clients.into_iter().zip([1, 1, 1, 1, 2, 2]) {
-        let (mode, taken, together) = (permits(take, LIMIT)?, taken.clone(), together.clone());
+        // None takes all: another one can always be beside it.
+        let take = take.min(limit - 1);
+        let (mode, taken, together) = (permits(take, limit)?, taken.clone(), together.clone());
         tasks.spawn(async move {
             for _ in 0..ROUNDS {
                 let (request, control) = request_in("a", mode, ttl)?;
@@ -39,7 +41,7 @@ pub(crate) async fn never_more_than_the_limit(cx: &RawCx) -> Verdict {
                     return Err(Stop::assertion("a request that waits for ever was busy"));
                 };
                 let out = taken.fetch_add(take, Ordering::SeqCst) + take;
-                ensure_safe_by_ttl!(out <= LIMIT, "{out} permits were out, of {LIMIT}");
+                ensure_safe_by_ttl!(out <= limit, "{out} permits were out, of {limit}");
                 together.fetch_or(out > take, Ordering::SeqCst);
                 sleep(A_LITTLE).await;
                 // The first one stays until there is another one beside it, however long the server takes for a grant.
@@ -60,7 +62,7 @@ pub(crate) async fn never_more_than_the_limit(cx: &RawCx) -> Verdict {
     }
     ensure!(
         together.load(Ordering::SeqCst),
-        "six clients shared {LIMIT} permits, and never two at a time"
+        "six clients shared {limit} permits, and never two at a time"
     );
     cx.until_free("a", "all permits have been released").await
 }
@@ -69,15 +71,18 @@ pub(crate) async fn never_more_than_the_limit(cx: &RawCx) -> Verdict {
 pub(crate) async fn several_permits_or_none(cx: &RawCx) -> Verdict {
     let client = cx.client_with(Capability::Permits).await?;
     let other = cx.connected().await?;
-    let (two, three) = (permits(2, 5)?, permits(3, 5)?);
-    let first = cx.grant_in(&client, "a", three).await?;
+    let limit = limit(&client, 3..=5)?;
+    // Two requests for most of them do not fit together.
+    let take = limit / 2 + 1;
+    let (most, rest) = (permits(take, limit)?, permits(limit - take, limit)?);
+    let first = cx.grant_in(&client, "a", most).await?;
     for another in [&client, &other] {
-        cx.ensure_refused(another, "a", three).await?;
+        cx.ensure_refused(another, "a", most).await?;
     }
-    // The refused ones have none of the two that are left.
-    let second = cx.grant_in(&other, "a", two).await?;
+    // The refused ones have none of those that are left.
+    let second = cx.grant_in(&other, "a", rest).await?;
     cx.ensure_holders("a", 2, "two requests hold all permits").await?;
-    cx.ensure_refused(&client, "a", permits(1, 5)?).await?;
+    cx.ensure_refused(&client, "a", permits(1, limit)?).await?;
     ensure_safe!(
         second.token() > first.token(),
         "{} was followed by {}",
@@ -85,8 +90,8 @@ pub(crate) async fn several_permits_or_none(cx: &RawCx) -> Verdict {
         second.token()
     );
     first.release().await?;
-    // One release has returned all three.
-    let third = cx.grant_in(&client, "a", three).await?;
+    // One release has returned all that it took.
+    let third = cx.grant_in(&client, "a", most).await?;
     for grant in [second, third] {
         grant.release().await?;
     }
@@ -97,7 +102,7 @@ pub(crate) async fn several_permits_or_none(cx: &RawCx) -> Verdict {
 pub(crate) async fn permits_exclude_other_modes(cx: &RawCx) -> Verdict {
     let client = cx.client_with(Capability::Permits).await?;
     let other = cx.connected().await?;
-    let one = permits(1, 5)?;
+    let one = permits(1, limit(&client, 2..=5)?)?;
     let mut modes = vec![Exclusive];
     if Capability::Shared.is_in(client.capabilities()) {
         modes.push(Shared);
@@ -120,10 +125,12 @@ pub(crate) async fn permits_exclude_other_modes(cx: &RawCx) -> Verdict {
 pub(crate) async fn a_limit_binds_who_states_it(cx: &RawCx) -> Verdict {
     let client = cx.client_with(Capability::Permits).await?;
     let other = cx.connected().await?;
-    let full = cx.grant_in(&client, "a", permits(3, 3)?).await?;
-    cx.ensure_refused(&other, "a", permits(1, 3)?).await?;
-    let raised = cx.grant_in(&other, "a", permits(1, 5)?).await?;
-    cx.ensure_refused(&client, "a", permits(1, 4)?).await?;
+    let high = limit(&client, 2..=5)?;
+    let low = (high - 2).max(1);
+    let full = cx.grant_in(&client, "a", permits(low, low)?).await?;
+    cx.ensure_refused(&other, "a", permits(1, low)?).await?;
+    let raised = cx.grant_in(&other, "a", permits(1, high)?).await?;
+    cx.ensure_refused(&client, "a", permits(1, high - 1)?).await?;
     full.release().await?;
     cx.ensure_refused(&client, "a", permits(1, 1)?).await?;
     let lowered = cx.grant_in(&client, "a", permits(1, 2)?).await?;
@@ -195,7 +202,9 @@ pub(crate) async fn a_cancelled_acquire_leaves_no_permit(cx: &RawCx) -> Verdict 
 /// A permit of which many are there is a name's hold like any other: it has a token, which grows from grant to grant.
 pub(crate) async fn tokens_grow_over_permits(cx: &RawCx) -> Verdict {
     let client = cx.client_with(Capability::Permits).await?;
-    let modes: [Mode; 3] = [permits(1, 9)?, permits(3, 9)?, Exclusive];
+    let limit = limit(&client, 2..=9)?;
+    let several = (limit / 2).min(3);
+    let modes: [Mode; 3] = [permits(1, limit)?, permits(several, limit)?, Exclusive];
     let mut last = None;
     for _ in 0..2 {
         for mode in modes {

@@ -5,7 +5,7 @@ use lock_core::backend::ReleaseOutcome;
 use super::support::in_one_of;
 use crate::context::RawCx;
 use crate::link::Link;
-use crate::raw::permits;
+use crate::raw::{limit, permits};
 use crate::verdict::{Capability, Verdict, ensure};
 
 /// A silent holder's permit ends with its own ttl, and others' permits do not end with it.
@@ -64,10 +64,12 @@ pub(crate) async fn a_dead_holders_permits_return(cx: &RawCx) -> Verdict {
     let (link, ttl) = (Link::new(), 2 * cx.ttl());
     let dead = cx.client_through(&link, Capability::Permits).await?;
     let client = cx.connected().await?;
-    let taken = cx.grant_in_for(&dead, "a", permits(2, 3)?, ttl).await?;
-    cx.ensure_refused_beside(&taken, &client, "a", permits(3, 3)?).await?;
+    let limit = limit(&dead, 2..=3)?;
+    let all = permits(limit, limit)?;
+    let taken = cx.grant_in_for(&dead, "a", permits(2, limit)?, ttl).await?;
+    cx.ensure_refused_beside(&taken, &client, "a", all).await?;
     link.cut();
-    let (request, control) = cx.request_in("a", permits(3, 3)?).await?;
+    let (request, control) = cx.request_in("a", all).await?;
     let waiting = cx.go_on_waiting(&client, request, control);
     let what = "a request for all permits to be granted when the dead holder's ttl is over";
     waiting.grant(cx, cx.freed_by(ttl), what).await?.release().await

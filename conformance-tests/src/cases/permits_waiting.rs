@@ -8,14 +8,15 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use crate::context::RawCx;
-use crate::raw::{drive, ensure_in_line, ensure_waiting, granted, permits, request_in};
+use crate::raw::{drive, ensure_in_line, ensure_waiting, granted, limit, permits, request_in};
 use crate::verdict::{Capability, OrFail, Stop, Verdict};
 
 /// A request for all permits gets them in the end, though there is never a moment in which nobody wants one.
 pub(crate) async fn a_large_request_is_not_starved(cx: &RawCx) -> Verdict {
     let large = cx.client_with(Capability::Permits).await?;
     let (is_over, ttl) = (Arc::new(AtomicBool::new(false)), cx.long_ttl().await);
-    let (one, all) = (permits(1, 3)?, permits(3, 3)?);
+    let limit = limit(&large, 2..=3)?;
+    let (one, all) = (permits(1, limit)?, permits(limit, limit)?);
     let mut takers = JoinSet::new();
     for number in 0..3 {
         let (client, is_over) = (cx.connected().await?, is_over.clone());
@@ -54,12 +55,14 @@ pub(crate) async fn a_small_request_does_not_pass_a_large_one(cx: &RawCx) -> Ver
     let client = cx.client_with(Capability::Permits).await?;
     Capability::Fifo.or_skip(client.capabilities())?;
     let (large, small) = (cx.connected().await?, cx.connected().await?);
-    let (one, two, all) = (permits(1, 3)?, permits(2, 3)?, permits(3, 3)?);
+    let limit = limit(&client, 2..=3)?;
+    let (one, all) = (permits(1, limit)?, permits(limit, limit)?);
     let held = cx.grant_in(&client, "a", one).await?;
     let waiting = cx.wait_in(&large, "a", all).await?;
     cx.until_places("a", 1).await?;
     cx.ensure_passes_nobody(&small, "a", one).await?;
-    let behind = cx.wait_in(&small, "a", two).await?;
+    // For all that are left.
+    let behind = cx.wait_in(&small, "a", permits(limit - 1, limit)?).await?;
     ensure_waiting(&[&waiting], "while one permit was out").await?;
     ensure_in_line(&[&behind], "while a large request waited").await?;
     held.release().await?;
@@ -74,11 +77,13 @@ pub(crate) async fn a_small_request_does_not_pass_a_large_one(cx: &RawCx) -> Ver
 /// Permits that come back together are given to all who wait for them, none after another.
 pub(crate) async fn several_waiters_enter_at_once(cx: &RawCx) -> Verdict {
     let client = cx.client_with(Capability::Permits).await?;
-    let held = cx.grant_in(&client, "a", permits(3, 3)?).await?;
+    let limit = limit(&client, 2..=3)?;
+    let one = permits(1, limit)?;
+    let held = cx.grant_in(&client, "a", permits(limit, limit)?).await?;
     let mut waiting = Vec::new();
-    for number in 0..3 {
-        waiting.push(cx.wait_in(&cx.connected().await?, "a", permits(1, 3)?).await?);
-        cx.until_places("a", number + 1).await?;
+    for _ in 0..limit {
+        waiting.push(cx.wait_in(&cx.connected().await?, "a", one).await?);
+        cx.until_places("a", waiting.len()).await?;
     }
     held.release().await?;
     let mut grants = Vec::new();
@@ -86,7 +91,7 @@ pub(crate) async fn several_waiters_enter_at_once(cx: &RawCx) -> Verdict {
         let what = "all who wait for the permits to be granted at once";
         grants.push(waiter.grant_soon(cx, what).await?);
     }
-    cx.ensure_refused(&client, "a", permits(1, 3)?).await?;
+    cx.ensure_refused(&client, "a", one).await?;
     for grant in grants {
         grant.release().await?;
     }
@@ -98,13 +103,14 @@ pub(crate) async fn several_waiters_enter_at_once(cx: &RawCx) -> Verdict {
 pub(crate) async fn a_smaller_limit_is_not_starved(cx: &RawCx) -> Verdict {
     let client = cx.client_with(Capability::Permits).await?;
     Capability::Fifo.or_skip(client.capabilities())?;
+    let of_large = permits(1, limit(&client, 3..=5)?)?;
     let (smaller, larger) = (cx.connected().await?, cx.connected().await?);
-    let first = cx.grant_in(&client, "a", permits(1, 5)?).await?;
-    let second = cx.grant_in(&client, "a", permits(1, 5)?).await?;
+    let first = cx.grant_in(&client, "a", of_large).await?;
+    let second = cx.grant_in(&client, "a", of_large).await?;
     let waiting = cx.wait_in(&smaller, "a", permits(1, 2)?).await?;
     cx.until_places("a", 1).await?;
-    cx.ensure_passes_nobody(&larger, "a", permits(1, 5)?).await?;
-    let behind = cx.wait_in(&larger, "a", permits(1, 5)?).await?;
+    cx.ensure_passes_nobody(&larger, "a", of_large).await?;
+    let behind = cx.wait_in(&larger, "a", of_large).await?;
     ensure_waiting(&[&waiting], "while its limit was reached").await?;
     ensure_in_line(&[&behind], "while a request waited for its smaller limit").await?;
     first.release().await?;
@@ -122,10 +128,11 @@ pub(crate) async fn a_smaller_limit_is_not_starved(cx: &RawCx) -> Verdict {
 pub(crate) async fn a_waiter_that_leaves_lets_smaller_ones_in(cx: &RawCx) -> Verdict {
     let client = cx.client_with(Capability::Permits).await?;
     let (large, small) = (cx.connected().await?, cx.connected().await?);
-    let held = cx.grant_in(&client, "a", permits(1, 3)?).await?;
-    let waiting = cx.wait_in(&large, "a", permits(3, 3)?).await?;
+    let limit = limit(&client, 2..=3)?;
+    let held = cx.grant_in(&client, "a", permits(1, limit)?).await?;
+    let waiting = cx.wait_in(&large, "a", permits(limit, limit)?).await?;
     cx.until_places("a", 1).await?;
-    let (request, control) = cx.request_in("a", permits(2, 3)?).await?;
+    let (request, control) = cx.request_in("a", permits(limit - 1, limit)?).await?;
     let behind = cx.go_on_waiting(&small, request, control);
     cx.until_places("a", 2).await?;
     waiting.abandon(cx, &large).await?;

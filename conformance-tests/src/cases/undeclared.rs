@@ -7,6 +7,7 @@ use lock_core::backend::{AcquireRequest, Attempt, Capabilities, DistributedLock,
 use lock_core::{ErrorKind, Lock, LockName, Locker, Result};
 
 use crate::context::RawCx;
+use crate::raw::limit;
 use crate::verdict::{Capability, Stop, Verdict, ensure};
 use crate::watched::Watched;
 use crate::yielding::Yielding;
@@ -41,9 +42,11 @@ pub(crate) async fn undeclared_modes_are_refused(cx: &RawCx) -> Verdict {
 
 /// A request for more permits than there are, or for none, is refused, and the backend is not called.
 pub(crate) async fn more_than_the_limit_is_misconfigured(cx: &RawCx) -> Verdict {
-    let watched = Watched::new(cx.client_with(Capability::Permits).await?);
+    let client = cx.client_with(Capability::Permits).await?;
+    let most = limit(&client, 2..=3)?;
+    let watched = Watched::new(client);
     let locks = Locker::new(Yielding::new(watched.clone()));
-    for (take, limit) in [(4, 3), (0, 3), (1, 0)] {
+    for (take, limit) in [(most + 1, most), (0, most), (1, 0)] {
         let lock = locks.semaphore("a", limit).permits(take);
         ensure_refused(cx, &lock, ErrorKind::Misconfigured).await?;
     }

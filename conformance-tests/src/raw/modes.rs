@@ -1,5 +1,6 @@
 //! Driving a raw backend in modes.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use tokio::time::sleep;
 use super::{ASKER, Grant, SOON_AGAIN, Waiter, granted};
 use crate::context::{RawCx, lock_name};
 use crate::link::Link;
-use crate::verdict::{Capability, OrFail, Stop, Verdict, ensure};
+use crate::verdict::{Capability, OrFail, Skip, Stop, Verdict, ensure};
 
 /// Looks this often at a server that is to show something.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
@@ -34,6 +35,17 @@ pub(crate) async fn ensure_in_line(waiters: &[&Waiter], when: &str) -> Verdict {
 /// The mode of a request for permits.
 pub(crate) fn permits(take: u32, of: u32) -> Result<Mode, Stop> {
     Permits::new(take, of).map(Mode::Permits).or_fail("make permits")
+}
+
+/// The limit with which a case asks for permits: the highest of these that the backend can keep. Below the lowest one the case is
+/// skipped.
+pub(crate) fn limit(backend: &Arc<dyn DistributedLock>, limits: RangeInclusive<u32>) -> Result<u32, Stop> {
+    let (least, most) = limits.into_inner();
+    Capability::Permits.or_skip(backend.capabilities())?;
+    match backend.capabilities().permits {
+        declared if declared < least => Err(Stop::Skipped(Skip::FewerPermits(least))),
+        declared => Ok(declared.min(most)),
+    }
 }
 
 /// A request in this mode that waits for ever.

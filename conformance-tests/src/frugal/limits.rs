@@ -1,0 +1,115 @@
+//! The limits of such a backend, and what they change for the cases.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lock_core::backend::{AcquireRequest, Capabilities, Mode};
+use lock_core::{Error, ErrorKind, Result};
+
+use super::{FrugalHarness, Kind, LONGEST_TTL, unsupported};
+use crate::case::Case;
+use crate::cases;
+use crate::mutants::Mutant;
+use crate::reference::ReferenceHarness;
+use crate::run::execute;
+use crate::verdict::{Outcome, Skip};
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    pub(super) kind: Kind,
+    longest_ttl: Duration,
+    permits: u32,
+}
+
+impl Limits {
+    pub(super) fn new(kind: Kind, longest_ttl: Duration) -> Self {
+        Self {
+            kind,
+            longest_ttl,
+            permits: u32::MAX,
+        }
+    }
+
+    pub(super) fn declared(&self, mut capabilities: Capabilities) -> Capabilities {
+        capabilities.longest_ttl = self.longest_ttl;
+        capabilities.permits = capabilities.permits.min(self.permits);
+        capabilities
+    }
+
+    pub(super) fn check_request(&self, request: &AcquireRequest) -> Result<()> {
+        match request.mode() {
+            Mode::Permits(permits) if permits.of() > self.permits => Err(unsupported()),
+            _ => self.check(request.ttl()),
+        }
+    }
+
+    pub(super) fn check(&self, time: Duration) -> Result<()> {
+        match time > self.longest_ttl {
+            true => Err(Error::new(ErrorKind::Misconfigured, "longer than the longest ttl")),
+            false => Ok(()),
+        }
+    }
+}
+
+/// More than any case asks for.
+const MANY: u32 = 10;
+
+fn run(case: &'static Case, whole: ReferenceHarness, most: u32) -> Outcome {
+    let mut harness = FrugalHarness::new(whole, Kind::LongTtls, LONGEST_TTL);
+    harness.limits.permits = most;
+    execute(case, Arc::new(harness), case.name)
+}
+
+fn of_permits() -> impl Iterator<Item = &'static Case> {
+    let topics = ["permits", "permits_waiting", "permits_expiry", "undeclared"];
+    cases::all().iter().filter(move |case| topics.contains(&case.topic))
+}
+
+/// No case asks for a higher limit than the backend declares.
+#[test]
+fn a_backend_with_few_permits_passes() {
+    for most in 2..MANY {
+        let mut skipped = Vec::new();
+        for case in of_permits() {
+            match run(case, ReferenceHarness::default(), most) {
+                Outcome::Passed => {}
+                Outcome::Skipped(Skip::FewerPermits(3)) => skipped.push(case.name),
+                outcome => panic!("{}, {most} permits: {outcome}", case.name),
+            }
+        }
+        let expected: &[_] = match most {
+            2 => &["several_permits_or_none", "a_smaller_limit_is_not_starved"],
+            _ => &[],
+        };
+        assert_eq!(skipped, expected, "{most} permits");
+    }
+}
+
+#[test]
+fn a_backend_without_permits_skips_their_cases() {
+    for most in [0, 1] {
+        for case in of_permits().filter(|case| case.name != "undeclared_modes_are_refused") {
+            let outcome = run(case, ReferenceHarness::default(), most);
+            let is_skipped = matches!(&outcome, Outcome::Skipped(Skip::Undeclared(_)));
+            assert!(is_skipped, "{}, {most} permits: {outcome}", case.name);
+        }
+    }
+}
+
+/// With the lower limits the cases find what they find with the higher ones.
+#[test]
+fn few_permits_hide_no_mutant() {
+    for case in of_permits() {
+        for mutant in Mutant::ALL.iter().filter(|mutant| mutant.caught_by() == case.name) {
+            for most in 2..MANY {
+                let outcome = run(case, ReferenceHarness::with_mutant(*mutant), most);
+                let is_fine = match &outcome {
+                    Outcome::Failed(failure) => failure.asserted,
+                    Outcome::Skipped(Skip::FewerPermits(_)) => true,
+                    _ => false,
+                };
+                assert!(is_fine, "{mutant:?}, {most} permits: {outcome}");
+            }
+        }
+    }
+}
