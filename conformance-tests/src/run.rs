@@ -71,7 +71,7 @@ pub fn subject_test<H: Harness>(module: &str, case: &'static str) {
     };
     if let Some(harness) = start::<H>(&test, case.server) {
         let (harness, path): (Arc<dyn Harness>, _) = (Arc::new(harness), test.clone());
-        let outcome = guarded(harness.timing(), move || async move {
+        let outcome = on_harness(harness, move |harness| async move {
             let cx = Cx::new(harness, namespace(), path);
             judged(&cx, body(&cx).await).await
         });
@@ -100,7 +100,7 @@ fn one_permit(case: &'static Case, body: RawBody, harness: Arc<dyn BackendHarnes
         return Outcome::Skipped(Skip::ExclusiveAlone);
     }
     let test = test.to_owned();
-    guarded(harness.timing(), move || async move {
+    on_harness(harness, move |harness| async move {
         let cx = RawCx::new(harness, namespace(), test);
         Capability::Permits.or_skip(cx.backend().await.capabilities())?;
         let cx = cx.alone_by(permits(1, 1)?);
@@ -119,7 +119,7 @@ pub fn execute(case: &'static Case, harness: Arc<dyn BackendHarness>, test: &str
         );
     }
     let test = test.to_owned();
-    guarded(harness.timing(), move || async move {
+    on_harness(harness, move |harness| async move {
         let cx = RawCx::new(harness, namespace(), test);
         let verdict = match case.body {
             Body::Raw(body) | Body::Modes(body) => body(&cx).await,
@@ -139,6 +139,18 @@ async fn judged(cx: &Cx, verdict: Verdict) -> Verdict {
         }
         verdict => verdict,
     }
+}
+
+/// Runs the case with a clone of the harness. The last one is dropped on the thread of the test: a harness may own a runtime, which panics
+/// if it is dropped within the case's.
+fn on_harness<H: Harness + ?Sized, F: Future<Output = Verdict>>(
+    harness: Arc<H>,
+    case: impl FnOnce(Arc<H>) -> F + Send + 'static,
+) -> Outcome {
+    let of_case = harness.clone();
+    let outcome = guarded(harness.timing(), move || case(of_case));
+    drop(harness);
+    outcome
 }
 
 fn guarded<F: Future<Output = Verdict>>(timing: Timing, case: impl FnOnce() -> F + Send + 'static) -> Outcome {
@@ -232,6 +244,9 @@ fn namespace() -> String {
     let case = CASES.fetch_add(1, Ordering::Relaxed);
     format!("c{:x}_{:x}_{case}", since.as_millis(), std::process::id())
 }
+
+#[cfg(test)]
+mod owned_runtime;
 
 #[cfg(test)]
 mod tests {
