@@ -137,6 +137,9 @@ pub struct Timing {
     /// Cases hold names for 60 s or three times this, whichever is longer, so that a hold that a backend left behind does not expire
     /// while a case waits for the name. If the longest TTL of the backend is shorter, cases hold names for that, and wait for at
     /// most three quarters of it, unless a session renews the holds.
+    ///
+    /// A case that takes longer than 15 times this, or than 5 minutes if that is more, and 36 times the TTL and the tick, counts as
+    /// hung. Some cases make hundreds of requests in that time: choose a longer patience if a request takes a second or more.
     pub patience: Duration,
     /// The longest round trip, in percent of the TTL, over which a hold must be kept. Defaults to 40, at least 10.
     pub round_trip_percent: u32,
@@ -197,6 +200,11 @@ impl Default for Timing {
 }
 
 impl Timing {
+    /// The time for all that a case does, but for its waits for the ends of holds.
+    pub(crate) fn for_all_requests(self) -> Duration {
+        (15 * self.patience).max(Duration::from_secs(5 * 60))
+    }
+
     /// The times for a server within the process, on Tokio's paused clock.
     pub fn paused() -> Self {
         Self {

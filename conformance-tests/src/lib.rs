@@ -161,7 +161,8 @@
 //!
 //! # Time
 //! On a paused clock a whole run takes a fraction of a second. On real servers, lower bounds are strict and upper bounds are
-//! generous ([`Timing::patience`]); no case asserts a speed. Most cases wait most of their time: run them with more threads
+//! generous ([`Timing::patience`]); no case asserts a speed. A case that hangs fails after 15 times the patience, or after 5 minutes if
+//! that is more, and 36 times the TTL and the tick. Most cases wait most of their time: run them with more threads
 //! than cores (`RUST_TEST_THREADS=16`).
 //!
 //! # How the suite is tested

@@ -21,6 +21,10 @@ use crate::verdict::{Capability, Failure, Outcome, Skip, Stop, Verdict};
 /// The topics of passes, of minimum holds and of following, which exclusive holds alone have.
 const OF_EXCLUSIVE_HOLDS: [&str; 3] = ["passes", "keeping", "following"];
 
+/// A case may wait for so many TTLs and as many ticks, one after the other. The longest one is `a_nested_acquire_while_suspect_is_no_deadlock`
+/// on a session: three times for twice 6 TTLs. Most ticks, nine, has `a_loss_says_why`.
+const ENDS_OF_HOLDS: u32 = 36;
+
 /// The limits on a case, which end one that hangs.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
@@ -32,14 +36,13 @@ struct Limits {
 }
 
 impl Limits {
-    /// Longer than any case may wait: several waits of three times the patience each.
+    /// Longer than any case may wait: several waits of three times the patience each, and the ends of holds.
     fn of(timing: Timing) -> Self {
-        let long = 15 * timing.patience;
-        let limit = long.max(Duration::from_secs(300));
+        let limit = timing.for_all_requests() + ENDS_OF_HOLDS * (timing.ttl + timing.tick);
         Self {
             is_paused: timing.paused,
             runtime: match timing.paused {
-                true => long.max(Duration::from_secs(60 * 60)),
+                true => limit.max(Duration::from_secs(60 * 60)),
                 false => limit,
             },
             wall: limit + Duration::from_secs(30),
@@ -277,11 +280,17 @@ mod tests {
 
     #[test]
     fn the_limits_leave_room_for_what_a_case_may_wait() {
-        for patience in [20, 70, 1000].map(Duration::from_secs) {
+        let secs = Duration::from_secs;
+        for (patience, ttl, tick) in [(20, 3, 0), (70, 3, 1), (1000, 10, 0), (20, 60, 0), (1, 600, 60)] {
+            let (patience, ttl, tick) = (secs(patience), secs(ttl), secs(tick));
+            // Of the case with most TTLs, and of the one with most ticks.
+            let ends = (36 * ttl + 6 * tick).max(18 * ttl + 9 * tick);
             for timing in [Timing::default(), Timing::paused()] {
-                let limits = Limits::of(timing.with_patience(patience));
-                assert!(limits.runtime > 9 * patience, "{limits:?}");
-                assert!(limits.wall > 9 * patience, "{limits:?}");
+                let limits = Limits::of(timing.with_patience(patience).with_ttl(ttl).with_tick(tick));
+                for limit in [limits.runtime, limits.wall] {
+                    assert!(limit > 9 * patience + ends, "{limits:?}");
+                    assert!(limit >= secs(300) + ends, "{limits:?}");
+                }
                 assert!(timing.paused || limits.wall > limits.runtime, "{limits:?}");
             }
         }

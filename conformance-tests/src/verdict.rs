@@ -327,7 +327,7 @@ impl fmt::Display for Outcome {
             Self::Skipped(skip) => write!(f, "skipped: {skip}"),
             Self::Failed(failure) => failure.fmt(f),
             Self::Panicked(text) => write!(f, "panicked: {text}"),
-            Self::Hung => f.write_str("did not come to an end"),
+            Self::Hung => f.write_str("did not come to an end in the time of a case, which `Timing::patience` states"),
         }
     }
 }

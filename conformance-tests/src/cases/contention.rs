@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::task::{JoinSet, yield_now};
 
-use super::support::Polls;
+use super::support::{Polls, all_end};
 use crate::context::Cx;
 use crate::subject::{Ask, Subject};
 use crate::verdict::{OrFail, Stop, Verdict, ensure_safe_by_ttl};
@@ -29,12 +29,7 @@ pub(crate) async fn a_hundred_tasks_lose_no_update(cx: &Cx) -> Verdict {
             guard.released().await
         });
     }
-    while let Some(task) = cx
-        .within(3 * cx.patience(), "a hundred tasks to take turns", tasks.join_next())
-        .await?
-    {
-        task.map_err(|panic| Stop::assertion(panic.to_string()))??;
-    }
+    all_end(cx, "a hundred tasks to take turns", tasks).await?;
     let counted = counter.load(Ordering::SeqCst);
     ensure_safe_by_ttl!(counted == TASKS, "of {TASKS} additions {counted} are left");
     Ok(())
@@ -57,12 +52,7 @@ pub(crate) async fn a_turmoil_leaves_nothing(cx: &Cx) -> Verdict {
         };
         tasks.spawn(turmoil(client, ask.clone(), shared.clone(), seed));
     }
-    while let Some(task) = cx
-        .within(3 * cx.patience(), "the turmoil to end", tasks.join_next())
-        .await?
-    {
-        task.map_err(|panic| Stop::assertion(panic.to_string()))??;
-    }
+    all_end(cx, "the turmoil to end", tasks).await?;
     cx.until_free("a", "the turmoil").await
 }
 

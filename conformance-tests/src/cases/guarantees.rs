@@ -199,8 +199,13 @@ pub(crate) async fn a_hold_is_not_evicted_by_other_names(cx: &RawCx) -> Verdict 
     let client = cx.connected().await?;
     kept_or_skip(&client, Guarantee::NoEviction).await?;
     let held = Held::by(cx, &client).await?;
-    for other in 0..OTHERS {
-        cx.grant(&client, &format!("other {other}")).await?.release().await?;
-    }
+    let others = async {
+        for other in 0..OTHERS {
+            cx.grant(&client, &format!("other {other}")).await?.release().await?;
+        }
+        Verdict::Ok(())
+    };
+    let what = "many other names to be used";
+    cx.within(cx.timing().for_all_requests(), what, others).await??;
     ensure_survived(cx, &held, "the use of many other names").await
 }

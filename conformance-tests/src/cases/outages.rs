@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::errors::{ensure_explained, ensure_unavailable};
-use super::support::{LITTLE, ensure_pending, refused};
+use super::support::{LITTLE, ensure_pending, refused, side_by_side};
 use crate::context::{Cx, RawCx};
 use crate::link::Link;
 use crate::verdict::{OrFail, Stop, Verdict, ensure};
@@ -263,17 +263,17 @@ pub(crate) async fn cancelled_acquires_do_not_prolong_an_outage(cx: &Cx) -> Verd
             .map(move |round| cancelled(task, round))
             .chain([new_name(task)])
     });
-    for name in names {
+    let freed = names.map(|name| async move {
         let free = async {
             while cx.is_held(&name).await? {
                 sleep(LITTLE).await;
             }
-            Ok(())
+            Ok::<_, Stop>(())
         };
         let what = "each of them to be undone or released";
-        cx.within(cx.freed_soon().await, what, free).await??;
-    }
-    Ok(())
+        cx.within(cx.freed_soon().await, what, free).await?
+    });
+    side_by_side(freed).await
 }
 
 fn new_name(task: usize) -> String {

@@ -9,6 +9,7 @@ use lock_core::backend::Mode::{Exclusive, Shared};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
+use super::support::all_end;
 use crate::context::RawCx;
 use crate::link::Link;
 use crate::raw::{drive, granted, limit, permits, request_in};
@@ -54,12 +55,7 @@ pub(crate) async fn never_more_than_the_limit(cx: &RawCx) -> Verdict {
             Ok(())
         });
     }
-    while let Some(task) = cx
-        .within(3 * cx.patience(), "six clients to take permits", tasks.join_next())
-        .await?
-    {
-        task.map_err(|panic| Stop::assertion(panic.to_string()))??;
-    }
+    all_end(cx, "six clients to take permits", tasks).await?;
     ensure!(
         together.load(Ordering::SeqCst),
         "six clients shared {limit} permits, and never two at a time"

@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use lock_core::{Error, ErrorKind, LostCause, Release};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, timeout};
 
 use crate::context::Cx;
@@ -252,6 +252,17 @@ pub(crate) async fn side_by_side<F: Future<Output = Verdict>>(all: impl IntoIter
         })
         .await?;
     }
+}
+
+/// Awaits tasks that make many requests: the next one must end within three times the patience, and all in most of the time of a case.
+pub(crate) async fn all_end(cx: &Cx, what: &str, mut tasks: JoinSet<Verdict>) -> Verdict {
+    let all = async {
+        while let Some(task) = cx.within(3 * cx.patience(), what, tasks.join_next()).await? {
+            task.map_err(|panic| Stop::assertion(panic.to_string()))??;
+        }
+        Ok(())
+    };
+    cx.within(cx.timing().for_all_requests(), what, all).await?
 }
 
 /// Runs a case on a hold that ends if the machine stands still: up to so many times, each on another name, as long as it fails by
