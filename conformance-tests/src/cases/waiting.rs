@@ -322,7 +322,8 @@ async fn granted_on_new_terms(cx: &RawCx, name: &str) -> Verdict {
     let (holder, waiter) = (cx.backend().await, cx.backend().await);
     let grant = cx.grant(&holder, name).await?;
     let ttl = cx.long_ttl().await;
-    let waiting = cx.wait_for(&waiter, name, ttl / 4).await?;
+    let former = (ttl / 4).max(waiter.capabilities().shortest_ttl);
+    let waiting = cx.wait_for(&waiter, name, former).await?;
     waiting.control.set_terms(Terms::new(ttl).label("the winner"));
     // By then requests with the former terms are answered. The contract has no event for that: a request that was sent before may
     // be granted on the terms with which it was sent.

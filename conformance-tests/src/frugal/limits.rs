@@ -6,7 +6,7 @@ use std::time::Duration;
 use lock_core::backend::{AcquireRequest, Capabilities, Mode};
 use lock_core::{Error, ErrorKind, Result};
 
-use super::{FrugalHarness, Kind, LONGEST_TTL, unsupported};
+use super::{FrugalHarness, Kind, LONGEST_TTL, passes_everything, unsupported};
 use crate::case::Case;
 use crate::cases;
 use crate::mutants::Mutant;
@@ -17,6 +17,7 @@ use crate::verdict::{Outcome, Skip};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     pub(super) kind: Kind,
+    shortest_ttl: Duration,
     longest_ttl: Duration,
     permits: u32,
 }
@@ -25,13 +26,14 @@ impl Limits {
     pub(super) fn new(kind: Kind, longest_ttl: Duration) -> Self {
         Self {
             kind,
+            shortest_ttl: Capabilities::default().shortest_ttl,
             longest_ttl,
             permits: u32::MAX,
         }
     }
 
     pub(super) fn declared(&self, mut capabilities: Capabilities) -> Capabilities {
-        capabilities.longest_ttl = self.longest_ttl;
+        (capabilities.shortest_ttl, capabilities.longest_ttl) = (self.shortest_ttl, self.longest_ttl);
         capabilities.permits = capabilities.permits.min(self.permits);
         capabilities
     }
@@ -39,6 +41,9 @@ impl Limits {
     pub(super) fn check_request(&self, request: &AcquireRequest) -> Result<()> {
         match request.mode() {
             Mode::Permits(permits) if permits.of() > self.permits => Err(unsupported()),
+            _ if request.ttl() < self.shortest_ttl => {
+                Err(Error::new(ErrorKind::Misconfigured, "shorter than the shortest ttl"))
+            }
             _ => self.check(request.ttl()),
         }
     }
@@ -48,6 +53,18 @@ impl Limits {
             true => Err(Error::new(ErrorKind::Misconfigured, "longer than the longest ttl")),
             false => Ok(()),
         }
+    }
+}
+
+/// The shortest ttl is that of the cases, and the longest one is three times that.
+#[test]
+fn a_shortest_ttl_next_to_the_longest_passes() {
+    for kind in [Kind::Plain, Kind::Session] {
+        passes_everything(|| {
+            let mut harness = FrugalHarness::new(ReferenceHarness::default(), kind, LONGEST_TTL);
+            harness.limits.shortest_ttl = harness.timing.ttl;
+            harness
+        });
     }
 }
 
