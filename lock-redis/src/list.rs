@@ -14,12 +14,18 @@ use crate::names::{as_pattern, has_plain_keys, name_of};
 use crate::protocol::unexpected_reply;
 use crate::servers::next_scanned;
 
-/// The number of keys that one `SCAN` reads. The server serves nobody else meanwhile, for about a tenth of a
+/// The most keys that one `SCAN` reads. The server serves nobody else meanwhile, for about a tenth of a
 /// millisecond.
 const KEYS_AT_ONCE: usize = 500;
 
 /// The most scans for one page. The page is short if most of those keys are not locks.
 const SCANS: usize = 200;
+
+/// The number of keys that the next `SCAN` of a page reads. The first one reads as many as the page has names, so that a short page stays
+/// short. If most keys are not locks, the next ones read more.
+fn more_keys(keys: usize) -> usize {
+    (2 * keys).min(KEYS_AT_ONCE)
+}
 
 /// The position of a listing: `CURSOR RUN ADDRESS`, and the addresses of the masters that are done.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -79,6 +85,7 @@ impl Client {
         let pattern = self.pattern(from.name_prefix());
         let mut names = BTreeSet::new();
         let mut servers = self.servers.scanned().await?;
+        let mut keys_at_once = at_most.clamp(1, KEYS_AT_ONCE);
         for _ in 0..SCANS {
             let Some(server) = next_scanned(&servers, &place.address, &place.done) else {
                 return Ok(ListPage::new(names, None));
@@ -104,7 +111,8 @@ impl Client {
                 server.address.clone(),
                 run.unwrap_or_else(|| self.unknown_run(&session)),
             );
-            let scan = scan(place.cursor, pattern.as_deref());
+            let scan = scan(place.cursor, pattern.as_deref(), keys_at_once);
+            keys_at_once = more_keys(keys_at_once);
             let reply = connection.send(&session, &scan).await;
             let reply = reply.map_err(|failure: Failure| connection.lock_error(failure))?;
             let (cursor, keys) = scanned(&reply).ok_or_else(unexpected_reply)?;
@@ -132,13 +140,13 @@ impl Client {
     }
 }
 
-fn scan(cursor: u64, pattern: Option<&str>) -> Cmd {
+fn scan(cursor: u64, pattern: Option<&str>, keys: usize) -> Cmd {
     let mut command = cmd("SCAN");
     command.arg(cursor);
     if let Some(pattern) = pattern {
         command.arg("MATCH").arg(pattern);
     }
-    command.arg("COUNT").arg(KEYS_AT_ONCE);
+    command.arg("COUNT").arg(keys);
     command
 }
 
@@ -196,6 +204,13 @@ mod tests {
         };
         assert_eq!(go_on_at("[::1]:7000", "run"), 77);
         assert_eq!([go_on_at("[::1]:7000", "next"), go_on_at("b:2", "run")], [0, 0]);
+    }
+
+    #[test]
+    fn a_page_of_few_names_among_many_keys_reads_many_of_them() {
+        let reads = std::iter::successors(Some(1), |keys| Some(more_keys(*keys)));
+        assert!(reads.take(SCANS).sum::<usize>() > 95_000);
+        assert_eq!(more_keys(KEYS_AT_ONCE), KEYS_AT_ONCE);
     }
 
     #[test]

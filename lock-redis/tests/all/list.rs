@@ -34,6 +34,29 @@ async fn foreign_keys_are_names_only_if_they_keep_us_out() {
     assert!(release(&held).await);
 }
 
+/// Whoever wants a few names does not get all that the server has.
+#[testbed::test]
+async fn a_page_has_about_as_many_names_as_are_asked_for() {
+    const NAMES: usize = 300;
+    let fixture = Fixture::new().await;
+    let backend = fixture.backend();
+    for number in 0..NAMES {
+        let value = format!("{number:032x} 1 600000");
+        let _: () = fixture
+            .raw(&["SET", &fixture.lock_key(&number.to_string()), &value, "PX", "600000"])
+            .await;
+    }
+    let (mut names, mut next) = (BTreeSet::new(), Some(ListFrom::all()));
+    while let Some(from) = next {
+        let page = backend.list(&from, 3).await.expect("an answer");
+        // The server reads whole buckets of its table.
+        assert!(page.names.len() < 50, "{} names in a page", page.names.len());
+        names.extend(page.names.iter().map(|name| name.as_str().to_owned()));
+        next = page.next;
+    }
+    assert_eq!(names.len(), NAMES);
+}
+
 /// The cursor of a server says nothing to the next one, which keeps its keys in another order.
 #[testbed::test]
 async fn a_list_that_goes_on_after_a_restart_misses_no_name() {
