@@ -234,7 +234,8 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
         Ok((self.status(name).await?, Change::never()))
     }
 
-    /// A page of about `at_most` names, at least 1, that somebody holds or waits for.
+    /// A page of about `at_most` names, at least 1, that somebody holds or waits for. If the server reads several names at a time, a page
+    /// may have a few more.
     ///
     /// A name that is held during all pages is in one of them at least, whatever else changes meanwhile. A restart of the server, or a
     /// failover, is no exception. If servers move names among themselves, the backend's page says which may be missing. Names that are

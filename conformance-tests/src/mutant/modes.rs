@@ -119,6 +119,8 @@ macro_rules! __with_mode_mutants {
             mutant_status_shows_one_id StatusShowsOneId each_hold_has_an_id;
             /// A list goes on after so many names: when an earlier one is freed, it leaves one out.
             mutant_list_counts_names ListCountsNames pages_under_change_miss_no_held_name;
+            /// A list shows all names in one page, however many it is asked for.
+            mutant_list_has_one_page ListHasOnePage pages_under_change_miss_no_held_name;
             /// A list shows every name that was ever held.
             mutant_list_shows_free_names ListShowsFreeNames names_that_are_held_are_listed;
             /// A list takes a prefix for any part of a name, as a pattern with `%` or `*` before it does.

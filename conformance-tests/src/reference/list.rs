@@ -12,6 +12,10 @@ impl ReferenceServer {
     /// The next names in their order.
     pub(super) fn list(&self, from: &ListFrom, at_most: usize) -> Result<ListPage> {
         let (state, now) = (self.up()?, Instant::now());
+        let at_most = match self.has(Mutant::ListHasOnePage) {
+            true => usize::MAX,
+            false => at_most,
+        };
         let mut page = match self.mutant() {
             Some(mutant) => state.list(mutant, from, at_most, now),
             None => state.server.list(from, at_most, now),
