@@ -5,7 +5,7 @@ use std::time::Duration;
 use lock_core::ErrorKind;
 use tokio::time::sleep;
 
-use super::support::{ensure_pending, on_a_thread, refused};
+use super::support::{ensure_pending, granted, on_a_thread, refused};
 use crate::context::Cx;
 use crate::verdict::{OrFail, Stop, Verdict, ensure};
 
@@ -24,11 +24,8 @@ pub(crate) async fn a_dropped_guard_wakes_a_waiter(cx: &Cx) -> Verdict {
     let mut waiting = Box::pin(waiter.acquire(&ask));
     ensure_pending(&mut waiting, Duration::from_millis(100), "while it was held").await?;
     drop(guard);
-    let acquired = cx
-        .soon("the waiter to be granted after the drop", waiting)
-        .await?
-        .or_fail("wait")?;
-    ensure!(acquired.is_some(), "a waiter was told busy");
+    let what = "the waiter to be granted after the drop";
+    granted(cx.within(cx.freed_soon().await, what, waiting).await?)?;
     Ok(())
 }
 

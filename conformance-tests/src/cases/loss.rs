@@ -7,7 +7,7 @@ use lock_core::{ErrorKind, Guard, Locker, Lost, LostCause};
 use tokio::time::sleep;
 
 use super::errors::{ensure_explained, ensure_unavailable};
-use super::support::{in_one_of, is_pending};
+use super::support::{granted, in_one_of, is_pending};
 use crate::child::Child;
 use crate::context::{Cx, RawCx};
 use crate::job::Job;
@@ -185,7 +185,9 @@ pub(crate) async fn a_watch_keeps_nothing_alive(cx: &Cx) -> Verdict {
     );
     drop(guard);
     // The watch is still there, and the lock is free.
-    cx.hold(&other, &ask).await?.released().await?;
+    let what = "the lock whose guard was dropped";
+    let next = cx.within(cx.freed_soon().await, what, other.acquire(&ask)).await?;
+    granted(next)?.released().await?;
     let end = cx.soon("the watch to end", watch).await?;
     ensure!(end == End::Released, "dropped, and the watch says {end:?}");
     Ok(())

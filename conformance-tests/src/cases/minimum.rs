@@ -98,7 +98,8 @@ pub(crate) async fn waiters_wait_out_a_minimum_hold(cx: &Cx) -> Verdict {
         "to be held for at least {minimum:?}, and granted after {took:?}"
     );
     first.released().await?;
-    let second = cx.soon("the other waiter to be granted", second).await?;
+    let what = "the other waiter to be granted";
+    let second = cx.within(cx.freed_soon().await, what, second).await?;
     granted(second?)?.released().await
 }
 

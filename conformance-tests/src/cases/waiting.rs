@@ -7,7 +7,7 @@ use lock_core::backend::request::Terms;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-use super::support::{LITTLE, ensure_pending, in_one_of, refused};
+use super::support::{LITTLE, ensure_pending, granted, in_one_of, refused};
 use crate::context::{Cx, RawCx};
 use crate::subject::SubjectGuard;
 use crate::verdict::{Capability, OrFail, Stop, Verdict, ensure, ensure_or_explained};
@@ -86,14 +86,9 @@ pub(crate) async fn a_release_wakes_a_waiter(cx: &Cx) -> Verdict {
     let mut waiting = Box::pin(waiter.acquire(&ask));
     ensure_pending(&mut waiting, cx.ttl(), "while another client held it").await?;
     guard.released().await?;
-    let acquired = cx
-        .soon("the waiter to be granted after the release", waiting)
-        .await?
-        .or_fail("wait")?;
-    let Some(acquired) = acquired else {
-        return Err(Stop::assertion("a waiter was told busy"));
-    };
-    acquired.released().await
+    let what = "the waiter to be granted after the release";
+    let acquired = cx.within(cx.freed_soon().await, what, waiting).await?;
+    granted(acquired)?.released().await
 }
 
 /// The same within one client.
@@ -105,11 +100,8 @@ pub(crate) async fn a_release_wakes_a_waiter_of_the_same_client(cx: &Cx) -> Verd
     let when = "while its own client held it";
     ensure_pending(&mut waiting, Duration::from_millis(100), when).await?;
     guard.released().await?;
-    let acquired = cx
-        .soon("the waiter to be granted after the release", waiting)
-        .await?
-        .or_fail("wait")?;
-    ensure!(acquired.is_some(), "a waiter was told busy");
+    let what = "the waiter to be granted after the release";
+    granted(cx.within(cx.freed_soon().await, what, waiting).await?)?;
     Ok(())
 }
 
@@ -283,8 +275,8 @@ pub(crate) async fn a_wait_for_ever_outlasts_every_ttl(cx: &Cx) -> Verdict {
     let mut waiting = Box::pin(waiter.acquire(&brief));
     ensure_pending(&mut waiting, 3 * cx.ttl(), "while it was held").await?;
     guard.released().await?;
-    let acquired = cx.soon("the waiter to be granted", waiting).await?.or_fail("wait")?;
-    ensure!(acquired.is_some(), "a waiter was told busy");
+    let what = "the waiter to be granted";
+    granted(cx.within(cx.freed_soon().await, what, waiting).await?)?;
     Ok(())
 }
 
@@ -361,7 +353,8 @@ pub(crate) async fn waiters_are_served_in_order(cx: &Cx) -> Verdict {
     }
     guard.released().await?;
     for expected in 0..4 {
-        let next = cx.soon("the next one to be granted", order.recv()).await?;
+        let what = "the next one to be granted";
+        let next = cx.within(cx.freed_soon().await, what, order.recv()).await?;
         ensure!(next == Some(expected), "waiter {next:?} came before waiter {expected}");
     }
     for waiter in waiting {

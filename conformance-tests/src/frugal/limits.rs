@@ -6,7 +6,7 @@ use std::time::Duration;
 use lock_core::backend::{AcquireRequest, Capabilities, Mode};
 use lock_core::{Error, ErrorKind, Result};
 
-use super::{FrugalHarness, Kind, LONGEST_TTL, passes_everything, unsupported};
+use super::{FrugalHarness, Kind, LONGEST_TTL, passes_everything, unsupported, with_longest_ttl};
 use crate::case::Case;
 use crate::cases;
 use crate::mutants::Mutant;
@@ -20,6 +20,8 @@ pub(super) struct Limits {
     shortest_ttl: Duration,
     longest_ttl: Duration,
     permits: u32,
+    /// A release is answered, and the hold lasts until its ttl is over.
+    pub(super) forgets_releases: bool,
 }
 
 impl Limits {
@@ -29,6 +31,7 @@ impl Limits {
             shortest_ttl: Capabilities::default().shortest_ttl,
             longest_ttl,
             permits: u32::MAX,
+            forgets_releases: false,
         }
     }
 
@@ -65,6 +68,26 @@ fn a_shortest_ttl_next_to_the_longest_passes() {
             harness.limits.shortest_ttl = harness.timing.ttl;
             harness
         });
+    }
+}
+
+/// Its longest ttl is over before the patience of the suite is.
+#[test]
+fn a_release_that_is_forgotten_is_found_whatever_the_patience() {
+    for name in [
+        "a_dropped_guard_releases",
+        "a_dropped_guard_wakes_a_waiter",
+        "a_watch_keeps_nothing_alive",
+        "waiters_are_served_in_order",
+    ] {
+        let longest = Duration::from_secs(15);
+        let mut harness = with_longest_ttl(longest, ReferenceHarness::default(), Kind::LongTtls);
+        harness.limits.forgets_releases = true;
+        let outcome = execute(cases::named(name), Arc::new(harness), name);
+        assert!(
+            matches!(&outcome, Outcome::Failed(failure) if failure.asserted),
+            "{name}: {outcome}"
+        );
     }
 }
 
