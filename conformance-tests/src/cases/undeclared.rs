@@ -1,18 +1,20 @@
 //! A feature that a backend does not declare is rejected before the backend is called.
 
+use std::fmt::Debug;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use lock_core::backend::{AcquireRequest, Attempt, Capabilities, DistributedLock, LockStatus};
+use lock_core::backend::{AcquireRequest, Attempt, Capabilities, DistributedLock, LockStatus, Mode};
 use lock_core::{ErrorKind, Lock, LockName, Locker, Result};
 
 use crate::context::RawCx;
 use crate::raw::limit;
-use crate::verdict::{Capability, Stop, Verdict, ensure};
+use crate::verdict::{Capability, OrFail, Stop, Verdict, ensure};
 use crate::watched::Watched;
 use crate::yielding::Yielding;
 
-/// A mode that the backend does not declare is refused as unsupported, and the backend is not called.
+/// A mode that the backend does not declare is refused as unsupported, and the backend is not called. So is a downgrade, which leaves the
+/// hold exclusive.
 pub(crate) async fn undeclared_modes_are_refused(cx: &RawCx) -> Verdict {
     let backend = cx.backend().await;
     let without_modes: Arc<dyn DistributedLock> = Arc::new(WithoutModes(backend.clone()));
@@ -32,10 +34,20 @@ pub(crate) async fn undeclared_modes_are_refused(cx: &RawCx) -> Verdict {
         for lock in refused {
             ensure_refused(cx, &lock, ErrorKind::Unsupported).await?;
         }
+        if !Capability::Upgradable.is_in(capabilities) {
+            let lock = locks.rw_lock("a").upgradable();
+            let trying = async { lock.try_acquire().await.map(drop) };
+            ensure_error(cx, trying, ErrorKind::Unsupported, &lock).await?;
+            let acquiring = async { lock.acquire().await.map(drop) };
+            ensure_error(cx, acquiring, ErrorKind::Unsupported, &lock).await?;
+        }
         ensure!(
             watched.asked() == 0,
             "the backend was asked for a mode that it does not declare"
         );
+        if !Capability::Downgrade.is_in(capabilities) {
+            ensure_not_downgraded(cx, &locks).await?;
+        }
     }
     Ok(())
 }
@@ -58,23 +70,38 @@ pub(crate) async fn more_than_the_limit_is_misconfigured(cx: &RawCx) -> Verdict 
 }
 
 async fn ensure_refused(cx: &RawCx, lock: &Lock, expected: ErrorKind) -> Verdict {
-    for tries in [true, false] {
-        let acquiring = async {
-            match tries {
-                true => lock.try_acquire().await.map(|_granted_or_busy| ()),
-                false => lock.acquire().await.map(|_granted| ()),
-            }
-        };
-        match cx.soon("the refusal", acquiring).await? {
-            Err(error) if error.kind() == expected && !error.is_retryable() => {}
-            other => {
-                return Err(Stop::assertion(format!(
-                    "to be refused as {expected:?}, and {other:?}: {lock:?}"
-                )));
-            }
-        }
+    let trying = async { lock.try_acquire().await.map(drop) };
+    ensure_error(cx, trying, expected, lock).await?;
+    let acquiring = async { lock.acquire().await.map(drop) };
+    ensure_error(cx, acquiring, expected, lock).await
+}
+
+async fn ensure_error(
+    cx: &RawCx,
+    asking: impl Future<Output = Result<()>>,
+    expected: ErrorKind,
+    what: &dyn Debug,
+) -> Verdict {
+    match cx.soon("the refusal", asking).await? {
+        Err(error) if error.kind() == expected && !error.is_retryable() => Ok(()),
+        other => Err(Stop::assertion(format!(
+            "to be refused as {expected:?}, and {other:?}: {what:?}"
+        ))),
     }
-    Ok(())
+}
+
+/// A writer that asks for a downgrade holds the name alone afterwards.
+async fn ensure_not_downgraded(cx: &RawCx, locks: &Locker) -> Verdict {
+    let (lock, other) = (locks.rw_lock("a").write().ttl(cx.long_ttl().await), cx.backend().await);
+    let mut guard = cx.soon("a free lock", lock.acquire()).await?.or_fail("acquire")?;
+    ensure_error(cx, guard.downgrade(), ErrorKind::Unsupported, &lock).await?;
+    let mode = match Capability::Shared.is_in(other.capabilities()) {
+        true => Mode::Shared,
+        false => Mode::Exclusive,
+    };
+    cx.ensure_refused(&other, "a", mode).await?;
+    let released = cx.soon("the release", guard.release()).await?;
+    released.or_fail("release").map(drop)
 }
 
 /// A backend that declares no mode but the exclusive one.
