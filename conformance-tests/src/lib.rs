@@ -112,7 +112,9 @@
 //! after any other failure.
 //!
 //! With `POLYLOCK_CONFORMANCE_REPORT=FOLDER` in the environment, the results of the cases that ran are written to `report.html` and
-//! `report.json` there. A case for which there was no server is not in them. Empty the folder before: results of earlier runs stay in it.
+//! `report.json` there. A case is not in them if its harness returned [`NoServer::Offline`]; after [`NoServer::Missing`] it has failed.
+//! Several test binaries of one run may have modules of the same name: `binary` tells them apart. Empty the folder before: results of
+//! earlier runs stay in it.
 //! [A workflow for GitHub](https://github.com/polylock/polylock/blob/main/docs/conformance.yml) does that.
 //!
 //! # Which cases must pass, and which are skipped

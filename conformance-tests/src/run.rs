@@ -1,7 +1,9 @@
 //! Running a case: on a runtime of its own, in a thread of its own, against the clock.
 
 use std::future::Future;
+use std::any::Any;
 use std::io::Write;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
@@ -12,7 +14,7 @@ use crate::case::{Body, Case, RawBody};
 use crate::cases;
 use crate::child;
 use crate::context::{Cx, RawCx};
-use crate::harness::{BackendHarness, Harness, NoServer, ServerUse, Timing};
+use crate::harness::{BackendHarness, Harness, NoServer, Timing};
 use crate::raw::permits;
 use crate::sending::SendingDelay;
 use crate::summary;
@@ -58,7 +60,7 @@ impl Limits {
 pub fn test<H: BackendHarness>(module: &str, case: &'static str) {
     child::run_as_child::<H>();
     let (test, case) = (test_path(module, case), cases::named(case));
-    if let Some(harness) = start::<H>(&test, case.server) {
+    if let Some(harness) = start::<H>(&test, case) {
         let outcome = execute(case, Arc::new(harness), &test);
         report(&test, case, &outcome);
     }
@@ -72,7 +74,7 @@ pub fn subject_test<H: Harness>(module: &str, case: &'static str) {
     let Body::Subject(body) = case.body else {
         unreachable!("the macro chose it as a case of the subject layer");
     };
-    if let Some(harness) = start::<H>(&test, case.server) {
+    if let Some(harness) = start::<H>(&test, case) {
         let (harness, path): (Arc<dyn Harness>, _) = (Arc::new(harness), test.clone());
         let outcome = on_harness(harness, move |harness| async move {
             let cx = Cx::new(harness, namespace(), path);
@@ -92,7 +94,7 @@ pub fn one_permit_test<H: BackendHarness>(module: &str, case: &'static str) {
     let Body::Raw(body) = case.body else {
         unreachable!("the macro chose it as a case of the raw layer");
     };
-    if let Some(harness) = start::<H>(&test, case.server) {
+    if let Some(harness) = start::<H>(&test, case) {
         let outcome = one_permit(case, body, Arc::new(harness), &test);
         report(&test, case, &outcome);
     }
@@ -168,13 +170,15 @@ fn guarded<F: Future<Output = Verdict>>(timing: Timing, case: impl FnOnce() -> F
         Err(mpsc::RecvTimeoutError::Timeout) => Outcome::Hung,
         Err(mpsc::RecvTimeoutError::Disconnected) => {
             let panic = thread.join().err();
-            let text = panic.as_ref().and_then(|panic| {
-                let text = panic.downcast_ref::<&str>().copied();
-                text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-            });
-            Outcome::Panicked(text.unwrap_or("without a message").to_owned())
+            panicked(panic.as_deref().unwrap_or(&()))
         }
     }
+}
+
+fn panicked(panic: &(dyn Any + Send)) -> Outcome {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    Outcome::Panicked(text.unwrap_or("without a message").to_owned())
 }
 
 fn on_runtime<F: Future<Output = Verdict>>(limits: Limits, case: impl FnOnce() -> F) -> Outcome {
@@ -205,16 +209,23 @@ fn on_runtime<F: Future<Output = Verdict>>(limits: Limits, case: impl FnOnce() -
     }
 }
 
-fn start<H: Harness>(test: &str, server: ServerUse) -> Option<H> {
+fn start<H: Harness>(test: &str, case: &Case) -> Option<H> {
     let runtime = Builder::new_current_thread().enable_all().build();
     let runtime = runtime.unwrap_or_else(|error| panic!("no runtime to start a server on: {error}"));
-    match runtime.block_on(H::start(server)) {
-        Ok(harness) => Some(harness),
-        Err(NoServer::Offline(reason)) => {
+    match catch_unwind(AssertUnwindSafe(|| runtime.block_on(H::start(case.server)))) {
+        Ok(Ok(harness)) => Some(harness),
+        Ok(Err(NoServer::Offline(reason))) => {
             say_skipped(test, &reason);
             None
         }
-        Err(NoServer::Missing(reason)) => panic!("{reason}"),
+        Ok(Err(NoServer::Missing(reason))) => {
+            summary::note(test, case, &Outcome::no_server(&reason));
+            panic!("{reason}");
+        }
+        Err(panic) => {
+            summary::note(test, case, &panicked(&*panic));
+            resume_unwind(panic);
+        }
     }
 }
 
@@ -248,6 +259,8 @@ fn namespace() -> String {
     format!("c{:x}_{:x}_{case}", since.as_millis(), std::process::id())
 }
 
+#[cfg(test)]
+mod missing_server;
 #[cfg(test)]
 mod owned_runtime;
 

@@ -12,7 +12,7 @@ use crate::case::Case;
 use crate::verdict::Outcome;
 
 /// The folder, as the environment names it.
-const FOLDER: &str = "POLYLOCK_CONFORMANCE_REPORT";
+pub(crate) const FOLDER: &str = "POLYLOCK_CONFORMANCE_REPORT";
 
 /// Adds what became of a case, if a report is wanted. The files are whole after each case: the last one leaves the report of all, also if
 /// each ran in a process of its own.
@@ -20,31 +20,37 @@ pub(crate) fn note(test: &str, case: &Case, outcome: &Outcome) {
     let Some(folder) = std::env::var_os(FOLDER).map(PathBuf::from) else {
         return;
     };
-    if let Err(error) = add(&folder, test, case, outcome) {
+    if let Err(error) = add(&folder, &binary(), test, case, outcome) {
         panic!("{FOLDER}: cannot write to {}: {error}", folder.display());
     }
 }
 
-fn add(folder: &Path, test: &str, case: &Case, outcome: &Outcome) -> io::Result<()> {
+/// The name of this program's file. Cargo's hash in it tells apart the tests of two packages that have the same name.
+fn binary() -> String {
+    let program = std::env::current_exe().unwrap_or_default();
+    program.file_stem().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+fn add(folder: &Path, binary: &str, test: &str, case: &Case, outcome: &Outcome) -> io::Result<()> {
     let cases = folder.join("cases");
     fs::create_dir_all(&cases)?;
     let lock = File::create(folder.join("lock"))?;
     lock.lock()?;
     fs::write(
-        cases.join(format!("{}.json", test.replace("::", "."))),
-        told(test, case, outcome).to_string(),
+        cases.join(format!("{binary}.{}.json", test.replace("::", "."))),
+        told(binary, test, case, outcome).to_string(),
     )?;
     let mut all = BTreeMap::new();
     for entry in fs::read_dir(&cases)? {
         let told: Value = serde_json::from_slice(&fs::read(entry?.path())?)?;
-        all.insert(told["test"].to_string(), told);
+        all.insert((told["test"].to_string(), told["binary"].to_string()), told);
     }
     let all: Vec<Value> = all.into_values().collect();
     fs::write(folder.join("report.json"), serde_json::to_string_pretty(&all)?)?;
     fs::write(folder.join("report.html"), page(&all))
 }
 
-fn told(test: &str, case: &Case, outcome: &Outcome) -> Value {
+fn told(binary: &str, test: &str, case: &Case, outcome: &Outcome) -> Value {
     let (result, because) = match outcome {
         Outcome::Passed => ("passed", None),
         Outcome::Skipped(skip) => ("skipped", Some(skip.to_string())),
@@ -52,19 +58,20 @@ fn told(test: &str, case: &Case, outcome: &Outcome) -> Value {
     };
     let module = test.rsplit_once("::").map_or("", |(module, _)| module);
     json!({
-        "test": test, "module": module, "case": case.name, "topic": case.topic, "rule": case.rule(),
+        "test": test, "binary": binary, "module": module, "case": case.name, "topic": case.topic, "rule": case.rule(),
         "result": result, "because": because,
     })
 }
 
-/// A row for each case, a column for each module, and below it why what did not pass did not.
+/// A row for each case, a column for each module of each binary, and below it why what did not pass did not.
 fn page(all: &[Value]) -> String {
     let text = |told: &Value, key: &str| escape(told[key].as_str().unwrap_or_default());
-    let modules: BTreeSet<String> = all.iter().map(|told| text(told, "module")).collect();
-    let mut rows: BTreeMap<(String, String), BTreeMap<String, String>> = BTreeMap::new();
+    let column = |told: &Value| (text(told, "module"), text(told, "binary"));
+    let columns: BTreeSet<(String, String)> = all.iter().map(column).collect();
+    let mut rows: BTreeMap<(String, String), BTreeMap<_, String>> = BTreeMap::new();
     for told in all {
         let row = rows.entry((text(told, "topic"), text(told, "case"))).or_default();
-        row.insert(text(told, "module"), text(told, "result"));
+        row.insert(column(told), text(told, "result"));
     }
     let count = |result: &str| all.iter().filter(|told| told["result"] == result).count();
     let mut page = format!(
@@ -75,26 +82,27 @@ fn page(all: &[Value]) -> String {
         count("failed"),
         count("skipped")
     );
-    for module in &modules {
-        page += &format!("<th>{module}");
+    for (module, binary) in &columns {
+        page += &format!("<th title=\"{binary}\">{module}");
     }
     for ((topic, case), results) in &rows {
         page += &format!("\n<tr><td>{topic}<td>{case}");
-        for module in &modules {
-            let result = results.get(module).map_or("", String::as_str);
+        for column in &columns {
+            let result = results.get(column).map_or("", String::as_str);
             page += &format!("<td class=\"{result}\">{result}");
         }
     }
     page += "\n</table>\n<h2>Not passed</h2>\n<dl>";
     for told in all.iter().filter(|told| told["result"] != "passed") {
-        let (test, result, because, rule) = (
+        let (test, binary, result, because, rule) = (
             text(told, "test"),
+            text(told, "binary"),
             text(told, "result"),
             text(told, "because"),
             text(told, "rule"),
         );
         // Writing to a string does not fail.
-        let _ = write!(page, "\n<dt>{test}: {result}<dd><pre>{because}</pre>The rule: {rule}");
+        let _ = write!(page, "\n<dt title=\"{binary}\">{test}: {result}<dd><pre>{because}</pre>The rule: {rule}");
     }
     page + "\n</dl></html>\n"
 }
@@ -121,20 +129,24 @@ mod tests {
             Stop::Failed(failure) => Outcome::Failed(failure),
             Stop::Skipped(skip) => Outcome::Skipped(skip),
         };
-        for (module, outcome) in [
-            ("one", &Outcome::Passed),
-            ("three", &broken),
-            ("two", &broken),
-            ("two", &Outcome::Skipped(Skip::OneProcess)),
+        for (binary, module, outcome) in [
+            ("suite-1", "one", &Outcome::Passed),
+            ("suite-1", "three", &broken),
+            ("suite-1", "two", &broken),
+            ("suite-1", "two", &Outcome::Skipped(Skip::OneProcess)),
+            // Of another package, where all have the same names.
+            ("suite-2", "one", &broken),
         ] {
-            add(folder, &format!("{module}::{}", case.name), case, outcome).unwrap();
+            add(folder, binary, &format!("{module}::{}", case.name), case, outcome).unwrap();
         }
         let report: Value = serde_json::from_slice(&fs::read(folder.join("report.json")).unwrap()).unwrap();
         let page = fs::read_to_string(folder.join("report.html")).unwrap();
         let results: Vec<_> = report.as_array().unwrap().iter().map(|told| &told["result"]).collect();
-        assert_eq!(results, ["passed", "failed", "skipped"]);
+        assert_eq!(results, ["passed", "failed", "failed", "skipped"]);
         for part in [
-            "1 passed, 1 failed, 1 skipped",
+            "1 passed, 2 failed, 1 skipped",
+            "<th title=\"suite-1\">one<th title=\"suite-2\">one<th title=\"suite-1\">three",
+            "<td class=\"passed\">passed<td class=\"failed\">failed<td class=\"failed\">failed<td class=\"skipped\">skipped",
             "2 holders, &lt;both&gt; alive",
             "The rule: All who hold a name at a time fit together",
         ] {

@@ -320,6 +320,13 @@ pub enum Outcome {
     Hung,
 }
 
+impl Outcome {
+    /// The case did not begin, for want of a server.
+    pub(crate) fn no_server(reason: &str) -> Self {
+        Self::Failed(Failure::new(format!("no server: {reason}"), false))
+    }
+}
+
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
