@@ -1,7 +1,7 @@
 //! Running a case: on a runtime of its own, in a thread of its own, against the clock.
 
-use std::future::Future;
 use std::any::Any;
+use std::future::Future;
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU32, Ordering};

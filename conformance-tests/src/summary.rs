@@ -102,7 +102,10 @@ fn page(all: &[Value]) -> String {
             text(told, "rule"),
         );
         // Writing to a string does not fail.
-        let _ = write!(page, "\n<dt title=\"{binary}\">{test}: {result}<dd><pre>{because}</pre>The rule: {rule}");
+        let _ = write!(
+            page,
+            "\n<dt title=\"{binary}\">{test}: {result}<dd><pre>{because}</pre>The rule: {rule}"
+        );
     }
     page + "\n</dl></html>\n"
 }

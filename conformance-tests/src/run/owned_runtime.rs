@@ -25,9 +25,10 @@ struct Owner {
 
 impl Owner {
     fn new() -> Self {
+        let runtime = Builder::new_multi_thread().worker_threads(1).build();
         Self {
             whole: ReferenceHarness::default(),
-            runtime: Some(Builder::new_multi_thread().worker_threads(1).build().expect("a runtime")),
+            runtime: Some(runtime.expect("a runtime")),
         }
     }
 }
