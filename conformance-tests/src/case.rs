@@ -35,8 +35,9 @@ pub(crate) enum Body {
     Raw(RawBody),
     /// As `Raw`, and it names the modes in which it asks.
     Modes(RawBody),
-    Subject(for<'a> fn(&'a Cx) -> Running<'a>),
+    Subject(SubjectBody),
 }
 
 pub(crate) type RawBody = for<'a> fn(&'a RawCx) -> Running<'a>;
+pub(crate) type SubjectBody = for<'a> fn(&'a Cx) -> Running<'a>;
 pub(crate) type Running<'a> = Pin<Box<dyn Future<Output = Verdict> + 'a>>;

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::runtime::Builder;
 
-use crate::case::{Body, Case, RawBody};
+use crate::case::{Body, Case, RawBody, SubjectBody};
 use crate::cases;
 use crate::child;
 use crate::context::{Cx, RawCx};
@@ -75,13 +75,17 @@ pub fn subject_test<H: Harness>(module: &str, case: &'static str) {
         unreachable!("the macro chose it as a case of the subject layer");
     };
     if let Some(harness) = start::<H>(&test, case) {
-        let (harness, path): (Arc<dyn Harness>, _) = (Arc::new(harness), test.clone());
-        let outcome = on_harness(harness, move |harness| async move {
-            let cx = Cx::new(harness, namespace(), path);
-            judged(&cx, body(&cx).await).await
-        });
+        let outcome = of_subject(body, Arc::new(harness), &test);
         report(&test, case, &outcome);
     }
+}
+
+fn of_subject(body: SubjectBody, harness: Arc<dyn Harness>, test: &str) -> Outcome {
+    let test = test.to_owned();
+    on_harness(harness, move |harness| async move {
+        let cx = Cx::new(harness, namespace(), test);
+        judged(&cx, body(&cx).await).await
+    })
 }
 
 /// The same where the lock of a raw case is a semaphore of one permit.

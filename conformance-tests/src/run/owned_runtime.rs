@@ -7,28 +7,29 @@ use async_trait::async_trait;
 use lock_core::backend::DistributedLock;
 use tokio::runtime::{Builder, Runtime};
 
-use super::{execute, one_permit_test, subject_test, test};
+use super::{execute, of_subject, one_permit};
+use crate::case::Body;
 use crate::cases;
 use crate::harness::{BackendHarness, Data, Harness, NoServer, Route, ServerUse, Timing};
 use crate::reference::ReferenceHarness;
 use crate::subject::Subject;
 use crate::verdict::Outcome;
 
-/// The number of harnesses that were dropped whole.
-static DROPPED: AtomicUsize = AtomicUsize::new(0);
-
 #[derive(Debug)]
 struct Owner {
     whole: ReferenceHarness,
     runtime: Option<Runtime>,
+    /// The number of harnesses that were dropped whole.
+    dropped: Arc<AtomicUsize>,
 }
 
 impl Owner {
-    fn new() -> Self {
+    fn new(dropped: &Arc<AtomicUsize>) -> Self {
         let runtime = Builder::new_multi_thread().worker_threads(1).build();
         Self {
             whole: ReferenceHarness::default(),
             runtime: Some(runtime.expect("a runtime")),
+            dropped: dropped.clone(),
         }
     }
 }
@@ -37,14 +38,14 @@ impl Drop for Owner {
     fn drop(&mut self) {
         // This panics within another runtime.
         drop(self.runtime.take());
-        DROPPED.fetch_add(1, Ordering::SeqCst);
+        self.dropped.fetch_add(1, Ordering::SeqCst);
     }
 }
 
 #[async_trait]
 impl Harness for Owner {
     async fn start(_server: ServerUse) -> Result<Self, NoServer> {
-        Ok(Self::new())
+        Ok(Self::new(&Arc::default()))
     }
 
     fn attach(_address: &str) -> Self {
@@ -83,14 +84,23 @@ impl BackendHarness for Owner {
     }
 }
 
+/// It calls no function that writes a report: this test is no result of a backend.
 #[test]
 fn is_dropped_outside_the_runtime_of_the_case() {
-    let (module, raw, subject) = ("suite::mine", "a_second_client_is_refused", "a_dropped_guard_releases");
-    test::<Owner>(module, raw);
-    one_permit_test::<Owner>(module, raw);
-    test::<Owner>(module, subject);
-    subject_test::<Owner>(module, subject);
-    let outcome = execute(cases::named(raw), Arc::new(Owner::new()), raw);
-    assert!(matches!(outcome, Outcome::Passed), "{outcome}");
-    assert_eq!(DROPPED.load(Ordering::SeqCst), 5);
+    let raw = cases::named("a_second_client_is_refused");
+    let subject = cases::named("a_dropped_guard_releases");
+    let (Body::Raw(raw_body), Body::Subject(subject_body)) = (&raw.body, &subject.body) else {
+        unreachable!("a case of each layer");
+    };
+    let dropped: Arc<AtomicUsize> = Arc::default();
+    let owner = || Arc::new(Owner::new(&dropped));
+    for outcome in [
+        execute(raw, owner(), raw.name),
+        execute(subject, owner(), subject.name),
+        one_permit(raw, *raw_body, owner(), raw.name),
+        of_subject(*subject_body, owner(), subject.name),
+    ] {
+        assert!(matches!(outcome, Outcome::Passed), "{outcome}");
+    }
+    assert_eq!(dropped.load(Ordering::SeqCst), 4);
 }
