@@ -14,8 +14,9 @@ use crate::subject::Subject;
 
 /// A server under test: how to make its clients, and how to cause its faults.
 ///
-/// One value serves one case. It is dropped after the case, outside of any runtime, so it may own one. A lock library that is no
-/// backend implements only this trait, and runs the subject cases. A backend also implements [`BackendHarness`], and runs all cases.
+/// One value serves one case. It is dropped after the case, outside of any runtime, so it may own one. If its drop panics, or takes more
+/// than 30 s, the case fails. A lock library that is no backend implements only this trait, and runs the subject cases. A backend also
+/// implements [`BackendHarness`], and runs all cases.
 #[async_trait]
 pub trait Harness: Debug + Send + Sync + 'static {
     /// The server for one case. Called on another runtime than the case's, which ends when this returns, and what was spawned on it too: a server in

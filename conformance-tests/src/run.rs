@@ -27,6 +27,9 @@ const OF_EXCLUSIVE_HOLDS: [&str; 3] = ["passes", "keeping", "following"];
 /// on a session: three times for twice 6 TTLs. Most ticks, nine, has `a_loss_says_why`.
 const ENDS_OF_HOLDS: u32 = 36;
 
+/// A harness may stop its server when it is dropped, and no longer than this.
+const DROP_LIMIT: Duration = Duration::from_secs(30);
+
 /// The limits on a case, which end one that hangs.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
@@ -106,7 +109,7 @@ pub fn one_permit_test<H: BackendHarness>(module: &str, case: &'static str) {
 
 fn one_permit(case: &'static Case, body: RawBody, harness: Arc<dyn BackendHarness>, test: &str) -> Outcome {
     if OF_EXCLUSIVE_HOLDS.contains(&case.topic) {
-        return Outcome::Skipped(Skip::ExclusiveAlone);
+        return after_drop(harness, DROP_LIMIT, Outcome::Skipped(Skip::ExclusiveAlone));
     }
     let test = test.to_owned();
     on_harness(harness, move |harness| async move {
@@ -150,16 +153,37 @@ async fn judged(cx: &Cx, verdict: Verdict) -> Verdict {
     }
 }
 
-/// Runs the case with a clone of the harness. The last one is dropped on the thread of the test: a harness may own a runtime, which panics
-/// if it is dropped within the case's.
+/// Runs the case with a clone of the harness, and drops the last one after it. A harness may own a runtime, which panics if it is dropped
+/// within the case's.
 fn on_harness<H: Harness + ?Sized, F: Future<Output = Verdict>>(
     harness: Arc<H>,
     case: impl FnOnce(Arc<H>) -> F + Send + 'static,
 ) -> Outcome {
     let of_case = harness.clone();
     let outcome = guarded(harness.timing(), move || case(of_case));
-    drop(harness);
-    outcome
+    after_drop(harness, DROP_LIMIT, outcome)
+}
+
+/// Drops the harness on a thread of its own. If that hangs or panics, a case fails that had not failed.
+fn after_drop<H: Send + 'static>(harness: H, limit: Duration, outcome: Outcome) -> Outcome {
+    let (done, dropped) = mpsc::channel();
+    let thread = std::thread::spawn(move || {
+        drop(harness);
+        // Nobody listens any more once the drop counts as hung.
+        let _ = done.send(());
+    });
+    let failed = match dropped.recv_timeout(limit) {
+        Ok(()) => None,
+        Err(mpsc::RecvTimeoutError::Timeout) => Some(Outcome::Hung),
+        Err(mpsc::RecvTimeoutError::Disconnected) => thread.join().err().map(|panic| {
+            let text = text_of(&*panic);
+            Outcome::Panicked(format!("{text}, while the harness was dropped"))
+        }),
+    };
+    match (outcome, failed) {
+        (Outcome::Passed | Outcome::Skipped(_), Some(failed)) => failed,
+        (outcome, _) => outcome,
+    }
 }
 
 fn guarded<F: Future<Output = Verdict>>(timing: Timing, case: impl FnOnce() -> F + Send + 'static) -> Outcome {
@@ -180,9 +204,13 @@ fn guarded<F: Future<Output = Verdict>>(timing: Timing, case: impl FnOnce() -> F
 }
 
 fn panicked(panic: &(dyn Any + Send)) -> Outcome {
+    Outcome::Panicked(text_of(panic).to_owned())
+}
+
+fn text_of(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    Outcome::Panicked(text.unwrap_or("without a message").to_owned())
+    text.unwrap_or("without a message")
 }
 
 fn on_runtime<F: Future<Output = Verdict>>(limits: Limits, case: impl FnOnce() -> F) -> Outcome {
@@ -264,6 +292,8 @@ fn namespace() -> String {
 }
 
 #[cfg(test)]
+mod dropping;
+#[cfg(test)]
 mod missing_server;
 #[cfg(test)]
 mod owned_runtime;
@@ -284,9 +314,7 @@ mod tests {
         );
         let skipped = guarded(Timing::paused(), || async { Err(Stop::Skipped(Skip::OneProcess)) });
         assert!(matches!(skipped, Outcome::Skipped(Skip::OneProcess)), "{skipped}");
-        let panicked = guarded(Timing::paused(), || async {
-            std::panic::resume_unwind(Box::new("as planned"))
-        });
+        let panicked = guarded(Timing::paused(), || async { resume_unwind(Box::new("as planned")) });
         assert!(
             matches!(&panicked, Outcome::Panicked(text) if text == "as planned"),
             "{panicked}"

@@ -334,7 +334,9 @@ impl fmt::Display for Outcome {
             Self::Skipped(skip) => write!(f, "skipped: {skip}"),
             Self::Failed(failure) => failure.fmt(f),
             Self::Panicked(text) => write!(f, "panicked: {text}"),
-            Self::Hung => f.write_str("did not come to an end in the time of a case, which `Timing::patience` states"),
+            Self::Hung => f.write_str(
+                "did not end in the time of a case (see `Timing::patience`), or the drop of its harness in 30 s",
+            ),
         }
     }
 }

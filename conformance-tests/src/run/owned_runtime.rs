@@ -21,6 +21,7 @@ struct Owner {
     runtime: Option<Runtime>,
     /// The number of harnesses that were dropped whole.
     dropped: Arc<AtomicUsize>,
+    and_then: fn(),
 }
 
 impl Owner {
@@ -30,6 +31,7 @@ impl Owner {
             whole: ReferenceHarness::default(),
             runtime: Some(runtime.expect("a runtime")),
             dropped: dropped.clone(),
+            and_then: || {},
         }
     }
 }
@@ -39,6 +41,7 @@ impl Drop for Owner {
         // This panics within another runtime.
         drop(self.runtime.take());
         self.dropped.fetch_add(1, Ordering::SeqCst);
+        (self.and_then)();
     }
 }
 
@@ -103,4 +106,16 @@ fn is_dropped_outside_the_runtime_of_the_case() {
         assert!(matches!(outcome, Outcome::Passed), "{outcome}");
     }
     assert_eq!(dropped.load(Ordering::SeqCst), 4);
+}
+
+#[test]
+fn fails_the_case_if_its_drop_panics() {
+    let case = cases::named("a_second_client_is_refused");
+    let mut owner = Owner::new(&Arc::default());
+    owner.and_then = || panic!("as planned");
+    let outcome = execute(case, Arc::new(owner), case.name);
+    assert!(
+        matches!(&outcome, Outcome::Panicked(text) if text.starts_with("as planned, while")),
+        "{outcome}"
+    );
 }
