@@ -2,7 +2,6 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child as Process, ChildStdin, Command, Stdio};
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
@@ -11,7 +10,6 @@ use crate::context::Cx;
 use crate::harness::{Harness, Route};
 use crate::job::Job;
 use crate::parent::{MARK, Parent};
-use crate::subject::Subject;
 use crate::verdict::{OrFail, Stop, Verdict};
 
 const ADDRESS: &str = "POLYLOCK_CONFORMANCE_ADDRESS";
@@ -174,9 +172,15 @@ pub fn run_as_child<H: Harness>() {
         .enable_all()
         .build()
         .unwrap_or_else(|error| panic!("no runtime for a child process: {error}"));
+    let harness = {
+        // It may spawn tasks.
+        let _context = runtime.enter();
+        H::attach(&address)
+    };
     runtime.block_on(async {
-        let subject: Arc<dyn Subject> = H::attach(&address).subject(&namespace, &Route::Direct).await;
+        let subject = harness.subject(&namespace, &Route::Direct).await;
         job.run(subject, Parent::start()).await;
     });
+    // This drops nothing. A panic of the job drops the harness outside of the runtime: it may own one.
     std::process::exit(0);
 }

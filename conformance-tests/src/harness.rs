@@ -33,7 +33,8 @@ pub trait Harness: Debug + Send + Sync + 'static {
     where
         Self: Sized;
 
-    /// The same server in a child process, from the result of [`address`](Self::address).
+    /// The same server in a child process, from the result of [`address`](Self::address). It lives until the process exits, and is not
+    /// dropped then.
     fn attach(address: &str) -> Self
     where
         Self: Sized;

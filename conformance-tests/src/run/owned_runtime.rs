@@ -10,7 +10,10 @@ use tokio::runtime::{Builder, Runtime};
 use super::{execute, of_subject, one_permit};
 use crate::case::Body;
 use crate::cases;
+use crate::child::{Child, run_as_child};
+use crate::context::Cx;
 use crate::harness::{BackendHarness, Data, Harness, NoServer, Route, ServerUse, Timing};
+use crate::job::Job;
 use crate::reference::ReferenceHarness;
 use crate::subject::Subject;
 use crate::verdict::Outcome;
@@ -51,12 +54,13 @@ impl Harness for Owner {
         Ok(Self::new(&Arc::default()))
     }
 
+    /// A server of its own, which is enough for a child that nobody competes with.
     fn attach(_address: &str) -> Self {
-        unreachable!("no other process reaches this server")
+        Self::new(&Arc::default())
     }
 
     fn address(&self) -> Option<String> {
-        None
+        Some("nowhere".to_owned())
     }
 
     fn timing(&self) -> Timing {
@@ -118,4 +122,30 @@ fn fails_the_case_if_its_drop_panics() {
         matches!(&outcome, Outcome::Panicked(text) if text.starts_with("as planned, while")),
         "{outcome}"
     );
+}
+
+/// The child process of the next test. In any other process it does nothing.
+#[test]
+fn is_attached_in_a_child() {
+    run_as_child::<Owner>();
+}
+
+#[test]
+fn is_not_dropped_within_the_runtime_of_a_child() {
+    let owner = Arc::new(Owner::new(&Arc::default()));
+    let test = "run::owned_runtime::is_attached_in_a_child".to_owned();
+    let cx = Cx::new(owner, "mine".to_owned(), test);
+    let job = Job::Hold {
+        name: "a".to_owned(),
+        ttl: cx.ttl(),
+        minimum: None,
+    };
+    let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let released = runtime.block_on(async {
+        let mut child = Child::start(&cx, &job)?;
+        child.says(&cx, "held", cx.patience()).await?;
+        child.tell("release")?;
+        child.says(&cx, "released", cx.patience()).await
+    });
+    assert!(released.is_ok(), "{released:?}");
 }
