@@ -16,7 +16,7 @@ use crate::yielding::Yielding;
 /// A mode that the backend does not declare is refused as unsupported, and the backend is not called. So is a downgrade, which leaves the
 /// hold exclusive.
 pub(crate) async fn undeclared_modes_are_refused(cx: &RawCx) -> Verdict {
-    let backend = cx.backend().await;
+    let backend = cx.connected().await?;
     let without_modes: Arc<dyn DistributedLock> = Arc::new(WithoutModes(backend.clone()));
     for backend in [backend, without_modes] {
         let capabilities = backend.capabilities();
@@ -92,7 +92,8 @@ async fn ensure_error(
 
 /// A writer that asks for a downgrade holds the name alone afterwards.
 async fn ensure_not_downgraded(cx: &RawCx, locks: &Locker) -> Verdict {
-    let (lock, other) = (locks.rw_lock("a").write().ttl(cx.long_ttl().await), cx.backend().await);
+    let other = cx.connected().await?;
+    let lock = locks.rw_lock("a").write().ttl(cx.long_ttl().await);
     let mut guard = cx.soon("a free lock", lock.acquire()).await?.or_fail("acquire")?;
     ensure_error(cx, guard.downgrade(), ErrorKind::Unsupported, &lock).await?;
     let mode = match Capability::Shared.is_in(other.capabilities()) {
