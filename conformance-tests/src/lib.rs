@@ -113,8 +113,8 @@
 //!
 //! With `POLYLOCK_CONFORMANCE_REPORT=FOLDER` in the environment, the results of the cases that ran are written to `report.html` and
 //! `report.json` there. A case is not in them if its harness returned [`NoServer::Offline`]; after [`NoServer::Missing`] it has failed.
-//! Several test binaries of one run may have modules of the same name: `binary` tells them apart. Empty the folder before: results of
-//! earlier runs stay in it.
+//! Several test binaries of one run may have modules of the same name: `binary` tells them apart by the package and the name of the
+//! binary. A later run replaces the results of the cases that it runs. Empty the folder before: other results of earlier runs stay in it.
 //! [A workflow for GitHub](https://github.com/polylock/polylock/blob/main/docs/conformance.yml) does that.
 //!
 //! # Which cases must pass, and which are skipped

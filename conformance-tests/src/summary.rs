@@ -25,10 +25,25 @@ pub(crate) fn note(test: &str, case: &Case, outcome: &Outcome) {
     }
 }
 
-/// The name of this program's file. Cargo's hash in it tells apart the tests of two packages that have the same name.
+/// The package and the name of this test binary. `cargo test` and nextest set the package; without them it is the name of the file.
 fn binary() -> String {
     let program = std::env::current_exe().unwrap_or_default();
-    program.file_stem().unwrap_or_default().to_string_lossy().into_owned()
+    let stem = program.file_stem().unwrap_or_default().to_string_lossy();
+    name_of(&stem, std::env::var("CARGO_PKG_NAME").ok().as_deref())
+}
+
+/// Without Cargo's hash, which another build of the same tests changes: its results replace the earlier ones. If the package is not known,
+/// the hash tells apart the tests of two packages that have the same name.
+fn name_of(stem: &str, package: Option<&str>) -> String {
+    let Some(package) = package else {
+        return stem.to_owned();
+    };
+    let is_hash = |hash: &str| hash.len() == 16 && hash.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    let test = match stem.rsplit_once('-') {
+        Some((test, hash)) if is_hash(hash) => test,
+        _ => stem,
+    };
+    format!("{package}.{test}")
 }
 
 fn add(folder: &Path, binary: &str, test: &str, case: &Case, outcome: &Outcome) -> io::Result<()> {
@@ -124,6 +139,23 @@ mod tests {
     use crate::verdict::{Skip, Stop};
 
     #[test]
+    fn another_build_of_a_test_has_the_same_name() {
+        for (stem, package, name) in [
+            ("suite-0123456789abcdef", Some("mine"), "mine.suite"),
+            ("suite-fedcba9876543210", Some("mine"), "mine.suite"),
+            ("suite-0123456789abcdef", Some("yours"), "yours.suite"),
+            ("all-suite-0123456789abcdef", Some("mine"), "mine.all-suite"),
+            // No hash of Cargo's.
+            ("suite", Some("mine"), "mine.suite"),
+            ("suite-0123456789abcde", Some("mine"), "mine.suite-0123456789abcde"),
+            ("suite-conformance_test", Some("mine"), "mine.suite-conformance_test"),
+            ("suite-0123456789abcdef", None, "suite-0123456789abcdef"),
+        ] {
+            assert_eq!(name_of(stem, package), name);
+        }
+    }
+
+    #[test]
     fn the_report_has_all_that_was_noted_last() {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path();
@@ -133,12 +165,12 @@ mod tests {
             Stop::Skipped(skip) => Outcome::Skipped(skip),
         };
         for (binary, module, outcome) in [
-            ("suite-1", "one", &Outcome::Passed),
-            ("suite-1", "three", &broken),
-            ("suite-1", "two", &broken),
-            ("suite-1", "two", &Outcome::Skipped(Skip::OneProcess)),
+            ("mine.suite", "one", &Outcome::Passed),
+            ("mine.suite", "three", &broken),
+            ("mine.suite", "two", &broken),
+            ("mine.suite", "two", &Outcome::Skipped(Skip::OneProcess)),
             // Of another package, where all have the same names.
-            ("suite-2", "one", &broken),
+            ("yours.suite", "one", &broken),
         ] {
             add(folder, binary, &format!("{module}::{}", case.name), case, outcome).unwrap();
         }
@@ -148,7 +180,7 @@ mod tests {
         assert_eq!(results, ["passed", "failed", "failed", "skipped"]);
         for part in [
             "1 passed, 2 failed, 1 skipped",
-            "<th title=\"suite-1\">one<th title=\"suite-2\">one<th title=\"suite-1\">three",
+            "<th title=\"mine.suite\">one<th title=\"yours.suite\">one<th title=\"mine.suite\">three",
             "<td class=\"passed\">passed<td class=\"failed\">failed<td class=\"failed\">failed<td class=\"skipped\">skipped",
             "2 holders, &lt;both&gt; alive",
             "The rule: All who hold a name at a time fit together",
