@@ -12,7 +12,8 @@
 //!
 //! # What is promised
 //! These promises hold as long as the server keeps what it acknowledged, its clock is not stepped, clocks run within 5 %
-//! of each other, and nobody else ends the hold. Where a hold is a connection (row locks in MySQL, sessions of PostgreSQL), that
+//! of each other, nobody else ends the hold, and no former master, primary or leader goes on serving beside its successor (the
+//! guarantee [`Partition`](Guarantee::Partition)). Where a hold is a connection (row locks in MySQL, sessions of PostgreSQL), that
 //! connection must not break either:
 //!
 //! - **Exclusion.** At most one guard per name reports itself as held. The guard counts by the local monotonic clock, from

@@ -99,6 +99,33 @@ fn the_tests_that_the_page_of_the_quorum_names_exist() {
     assert!(named > 20, "{named}");
 }
 
+/// Whoever changes a stored format has to find the test that holds it.
+#[test]
+fn the_tests_that_the_page_of_formats_names_exist() {
+    let page = include_str!("../../docs/compatibility.md");
+    let mut named = 0;
+    for row in page.lines().filter(|line| line.starts_with("| ")) {
+        let cell = row
+            .trim_end_matches(" |")
+            .rsplit(" | ")
+            .next()
+            .expect("a row has a cell");
+        let mut tests = Vec::new();
+        for word in cell.split('`').skip(1).step_by(2) {
+            if !word.ends_with(".rs") {
+                tests.push(word);
+                continue;
+            }
+            for test in tests.drain(..) {
+                let source = fs::read_to_string(root().join(word)).expect("UTF-8");
+                assert!(source.contains(&format!("fn {test}(")), "{word} has no test {test}");
+                named += 1;
+            }
+        }
+    }
+    assert!(named > 10, "{named}");
+}
+
 /// So that nobody looks for a case that has another name.
 #[test]
 fn the_cases_that_the_page_for_authors_names_exist() {

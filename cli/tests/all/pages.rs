@@ -71,12 +71,16 @@ fn the_units_and_manifests_have_options_that_there_are() {
     {
         for mut line in options(text) {
             let end = line.iter().position(|word| word == "--").expect("a command");
-            line.truncate(end + 1);
-            // It is found out before any server is asked.
-            line.push("no-such-command".into());
+            line.truncate(end);
+            if !line.iter().any(|word| word == "--try") {
+                line.extend(["--wait", "100ms"].map(Into::into));
+            }
+            line.extend(["--connect-timeout", "100ms", "--", "true"].map(Into::into));
             let line: Vec<&str> = line.iter().map(String::as_str).collect();
+            // The options are read and judged before it is found out that no server is there.
             let ended = run("redis://127.0.0.1:1", &line);
-            assert_eq!(ended.code, Some(127), "{line:?}: {ended:?}");
+            assert_eq!(ended.code, Some(69), "{line:?}: {ended:?}");
+            assert!(!ended.messages.contains("warning"), "{line:?}: {ended:?}");
             seen += 1;
         }
     }

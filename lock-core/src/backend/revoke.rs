@@ -10,7 +10,7 @@ pub enum Revoke {
     /// holders never overlap.
     AtLeaseEnd,
     /// The name is free at once. Its former holder may act beside the next one until it notices: until its next renewal (a third
-    /// of its TTL, and a round trip), or, if it is cut off from the server, until its lease ends.
+    /// of its TTL, and a round trip), or, if it is cut off from the server or has a fixed lease, until its lease ends.
     Now,
 }
 

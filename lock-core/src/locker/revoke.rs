@@ -15,7 +15,8 @@ impl Locker {
     /// - [`Revoke::AtLeaseEnd`]: no renewal succeeds from now on, and the name is free when the lease would have ended. Its holder
     ///   learns that with its next renewal, which comes within a third of its TTL. Two holders never overlap.
     /// - [`Revoke::Now`]: the name is free at once. **Its former holder may go on beside the next one** until its next renewal, or,
-    ///   if it is cut off from the server, until its lease ends: for [`lease_left`](Revoked::Done::lease_left) at most. If the
+    ///   if it is cut off from the server or has a [fixed lease](crate::Lock::fixed_lease), which is never renewed, until its lease
+    ///   ends: for [`lease_left`](Revoked::Done::lease_left) at most. If the
     ///   resource rejects [tokens](crate::FencingToken) that are smaller than one that it has seen, that does no harm.
     ///
     /// The former holder's guard is lost, as [`Revoked`](crate::LostCause::Revoked) where the server can tell, and as
