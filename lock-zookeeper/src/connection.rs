@@ -10,6 +10,7 @@ pub(crate) use token_offset::Stored;
 
 mod backoff;
 mod budget;
+mod dial;
 mod driver;
 mod establish;
 mod granted;

@@ -36,9 +36,12 @@
 //! - **A session reconnects by itself**, however long the outage was: the same session if the server still has it, else
 //!   a new one. Each tries to connect at most every 50 ms. After a failure it waits at most 250 ms while a request waits for
 //!   it; otherwise at most a twelfth of the session timeout or 2 s, whichever is shorter, and with jitter twice that. An
-//!   attempt at a server that does not answer at all lasts 0.55 session timeouts: if such a server of an ensemble is tried first, holds
-//!   may be lost, and with the defaults `connect` fails, before another one is tried. A server that is just starting leaves some
-//!   connections without an answer (seen with 3.8.0), so a hold may be suspect for as long after a restart.
+//!   attempt at a server that does not answer at all lasts 0.55 session timeouts. With several servers, one that takes longer than 0.3 s
+//!   is left for those that answer a probe, which takes up to 2 s. If a connected server falls silent, that is noticed after 0.55 session timeouts.
+//!   Then the holds have little time left: they are lost if the silent server is tried first once more. A server that is just starting
+//!   leaves some connections without an answer (seen with 3.8.0), so a hold may be suspect for as long after a restart.
+//! - **One server of several may be wrong**, such as one that is no ZooKeeper: the others are used. Only if none of them serves does `connect`
+//!   fail for that reason.
 //! - **Outages differ from contention.** A request that cannot be sent or is not answered fails as
 //!   [`Unavailable`](lock_core::ErrorKind::Unavailable), with the reason as its [cause](lock_core::Error::cause).
 //!

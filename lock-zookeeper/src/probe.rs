@@ -29,19 +29,43 @@ pub(crate) enum ServerMode {
     PerhapsFollower,
 }
 
-/// Probes all servers. Returns the worst reason why there may be no session.
-pub(crate) async fn diagnose(config: &ZooKeeperConfig) -> Option<Error> {
+/// What a probe of all servers has found.
+#[derive(Debug)]
+pub(crate) struct Diagnosis {
+    /// The servers that serve.
+    pub(crate) serving: Vec<String>,
+    /// The worst reason why there may be no session. It is an outage if any server serves.
+    pub(crate) why: Option<Error>,
+}
+
+/// Probes all servers.
+pub(crate) async fn diagnose(config: &ZooKeeperConfig) -> Diagnosis {
     let probes = config
         .servers()
         .iter()
         .map(|server| probe(config, server, ANSWER_LIMIT));
-    let answers = join_all(probes).await;
-    let mut found: Vec<_> = answers.into_iter().filter_map(Result::err).collect();
-    let worst = found.iter().position(|error| error.kind() != ErrorKind::Unavailable);
-    match worst {
-        Some(worst) => Some(found.swap_remove(worst)),
-        None => found.pop(),
+    sum_up(config.servers(), join_all(probes).await)
+}
+
+fn sum_up(servers: &[String], answers: Vec<Result<ServerMode, Error>>) -> Diagnosis {
+    let (mut serving, mut reasons) = (Vec::new(), Vec::new());
+    for (server, answer) in servers.iter().zip(answers) {
+        match answer {
+            Ok(_) => serving.push(server.clone()),
+            Err(reason) => reasons.push(reason),
+        }
     }
+    let worst = reasons
+        .iter()
+        .position(|reason| reason.kind() != ErrorKind::Unavailable);
+    let why = match worst.map(|worst| reasons.swap_remove(worst)) {
+        Some(wrong) if !serving.is_empty() => {
+            Some(Error::new(ErrorKind::Unavailable, "one of several servers is wrong").with_source(wrong))
+        }
+        Some(wrong) => Some(wrong),
+        None => reasons.pop(),
+    };
+    Diagnosis { serving, why }
 }
 
 /// Standalone if the only server says so within twice `limit`.
@@ -163,6 +187,33 @@ mod tests {
         let mysql = |_: &[u8]| -> &'static [u8] { b"" };
         assert_eq!(ask(b"J\0\0\0\n8.0.36\0", mysql).await, Err(ErrorKind::Misconfigured));
         assert_eq!(ask(b"", mysql).await, Err(ErrorKind::Unavailable));
+    }
+
+    #[test]
+    fn a_wrong_server_is_an_outage_beside_one_that_serves() {
+        let serves = || Ok(ServerMode::PerhapsFollower);
+        let wrong = || Err(Error::new(ErrorKind::Misconfigured, "odd"));
+        let away = || Err(Error::new(ErrorKind::Unavailable, "away"));
+        let servers = ["a", "b", "c"].map(str::to_owned);
+        let found = |answers: Vec<_>| {
+            let found = sum_up(&servers, answers);
+            (
+                found.serving.concat(),
+                found.why.map(|why| (why.kind(), why.to_string())),
+            )
+        };
+        let outage = |message: &str| Some((ErrorKind::Unavailable, message.to_owned()));
+        assert_eq!(found(vec![serves(), serves(), serves()]), ("abc".to_owned(), None));
+        assert_eq!(
+            found(vec![serves(), away(), serves()]),
+            ("ac".to_owned(), outage("away"))
+        );
+        let (serving, why) = found(vec![away(), wrong(), serves()]);
+        assert_eq!(serving, "c");
+        assert_eq!(why, outage("one of several servers is wrong: odd"));
+        let is_final = Some((ErrorKind::Misconfigured, "odd".to_owned()));
+        assert_eq!(found(vec![away(), wrong(), away()]), (String::new(), is_final));
+        assert_eq!(found(vec![away(), away(), away()]), (String::new(), outage("away")));
     }
 
     #[tokio::test]

@@ -37,7 +37,7 @@ struct Driver {
 /// Why there is no connection.
 pub(crate) enum DialError {
     Driver(Error),
-    /// The credentials or the files for TLS cannot be read.
+    /// The credentials or the files for TLS cannot be read, or no server can serve us.
     Setup(lock_core::Error),
 }
 
@@ -48,13 +48,17 @@ impl From<Error> for DialError {
 }
 
 impl Connection {
-    /// Connects, trying each server once: for a new session, or to go on with an earlier one.
-    pub(crate) async fn dial(config: &ZooKeeperConfig, session: Option<&SessionInfo>) -> Result<Self, DialError> {
+    /// Connects, trying each of these servers once: for a new session, or to go on with an earlier one.
+    pub(super) async fn dial(
+        config: &ZooKeeperConfig,
+        servers: &[String],
+        session: Option<&SessionInfo>,
+    ) -> Result<Self, DialError> {
         let mut connector = connector(config).await?;
         if let Some(session) = session {
             connector = connector.with_session(session.clone());
         }
-        let servers = config.servers().join(",");
+        let servers = servers.join(",");
         let spawner = Spawner::default();
         let mut connecting = Box::pin(connect(connector, config, &servers));
         let client = poll_fn(|context| {

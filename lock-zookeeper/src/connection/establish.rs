@@ -1,7 +1,6 @@
 //! The beginning of a session, and the close of an orphaned one.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use lock_core::{Error, ErrorKind, Result};
 use lock_kit::runtime::RuntimeCheck;
@@ -9,6 +8,7 @@ use tokio::time::{sleep, timeout};
 use zookeeper_client::{Client, CreateMode, Error as DriverError, SessionInfo};
 
 use super::backoff;
+use super::dial::dial;
 use super::driver::{Connection, DialError};
 use super::heartbeat::Heartbeat;
 use super::session::Session;
@@ -17,9 +17,6 @@ use crate::error;
 use crate::probe::diagnose;
 use crate::protocol::create_options;
 use crate::state::StateReporter;
-
-/// The time that the driver has to connect before we probe the servers.
-const PROBE_AFTER: Duration = Duration::from_millis(300);
 
 /// Makes one attempt at a session whose root path exists and is accessible. Passes the reason for a delay to `report`.
 pub(super) async fn connect(
@@ -33,27 +30,19 @@ pub(super) async fn connect(
         tls.check().await?;
     }
     let beat = Heartbeat::now();
-    let connecting = Connection::dial(config, None);
-    tokio::pin!(connecting);
     let mut cause = None;
-    let connected = tokio::select! {
-        connected = &mut connecting => connected,
-        found = async { sleep(PROBE_AFTER).await; diagnose(config).await } => match found {
-            Some(error) if error.kind() != ErrorKind::Unavailable => return Err(error),
-            found => {
-                found.clone().into_iter().for_each(report);
-                cause = found;
-                connecting.await
-            }
-        },
-    };
+    let connecting = dial(config, None, |diagnosis| {
+        diagnosis.why.clone().into_iter().for_each(report);
+        cause.clone_from(&diagnosis.why);
+    });
+    let connected = connecting.await;
     let connection = match connected {
         Ok(connection) => connection,
         Err(DialError::Setup(error)) => return Err(error),
         Err(DialError::Driver(DriverError::AuthFailed)) => return Err(error::lock_error(DriverError::AuthFailed)),
         Err(DialError::Driver(error)) => {
             let cause = match cause {
-                None => diagnose(config).await,
+                None => diagnose(config).await.why,
                 found => found,
             };
             let silent = || Error::new(ErrorKind::Unavailable, "ZooKeeper gave no session").with_source(error);
@@ -74,7 +63,7 @@ pub(super) async fn connect(
 pub(super) async fn close(config: &ZooKeeperConfig, session: SessionInfo) {
     let mut delays = backoff::delays(backoff::MAX_DELAY);
     loop {
-        match Connection::dial(config, Some(&session)).await {
+        match dial(config, Some(&session), |_| {}).await {
             Ok(connection) => {
                 let closed = closed(Arc::new(connection));
                 if timeout(config.session_timeout(), closed).await.is_ok() {

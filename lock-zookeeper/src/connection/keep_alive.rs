@@ -13,6 +13,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use zookeeper_client::{Error as DriverError, SessionState};
 
 use super::backoff::{Backoff, MAX_DELAY, delays};
+use super::dial::dial;
 use super::driver::{Connection, DialError};
 use super::establish::closed;
 use super::granted;
@@ -89,7 +90,7 @@ impl Session {
         sleep_until(*dialed + DIAL_SPACING).await;
         loop {
             *dialed = Instant::now();
-            let failure = match Connection::dial(config, Some(&self.info)).await {
+            let failure = match dial(config, Some(&self.info), |_| {}).await {
                 Ok(connection) if connection.client.session_timeout() != self.timeout => {
                     self.end_for_its_timeout(connection).await;
                     return Err(DriverError::SessionExpired);
@@ -134,7 +135,7 @@ impl Session {
     async fn diagnose_outage(&self, config: &ZooKeeperConfig) -> Infallible {
         sleep(PROBE_AFTER).await;
         loop {
-            if let Some(why) = diagnose(config).await {
+            if let Some(why) = diagnose(config).await.why {
                 self.suspect_because(&error::connection_lost(why.clone()));
                 self.set_outage(Some(why));
             }

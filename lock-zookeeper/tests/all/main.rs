@@ -16,6 +16,7 @@ mod many_holds;
 mod minimum;
 mod modes;
 mod offset_watch;
+mod one_of_several;
 mod outage;
 mod panics;
 mod passes;
