@@ -6,23 +6,22 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use conformance_tests::{Link, Linked};
-use futures_util::future::join_all;
 use lock_core::backend::{AcquireRequest, Attempt, Capabilities, DistributedLock, LockStatus};
 use lock_core::{Error, ErrorKind, HoldState, LockName, Locker, MemoryBackend, Result};
 use lock_quorum::{QuorumBackend, QuorumConfig};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::sleep;
 
 use crate::support::TTL;
 
+mod joining;
 mod refusals;
 mod runtimes;
+mod seen;
 
 /// Longer than a mark outlives its process.
 const EXPIRED: Duration = Duration::from_secs(31);
 /// Until a process has looked after its marks.
 const A_LOOK: Duration = Duration::from_secs(11);
-/// The status requests of a process that joins at three nodes: it looks twice at the eight names.
-const STATUSES: usize = 2 * 3 * 8;
 
 /// A server with an address.
 #[derive(Debug)]
@@ -176,244 +175,6 @@ async fn servers_with_other_names_are_the_same_list() {
     elsewhere(&[0, 1, 2]).backend.connect().await.unwrap();
     let error = elsewhere(&[0, 1, 2, 3, 4]).backend.connect().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_process_is_seen_for_as_long_as_it_runs() {
-    let servers = Servers::new();
-    let running = servers.running(&[0, 1, 2]).await;
-    sleep(Duration::from_secs(3600)).await;
-    servers.refused(&[0, 1, 3]).await;
-    // It is dropped without a word.
-    drop(running);
-    sleep(Duration::from_secs(1)).await;
-    servers.running(&[0, 1, 3]).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_process_that_crashed_is_forgotten_when_its_marks_expire() {
-    let servers = Servers::new();
-    let crashed = servers.running(&[0, 1, 2]).await;
-    crashed.links.iter().for_each(Link::cut);
-    servers.refused(&[0, 1, 3]).await;
-    sleep(EXPIRED).await;
-    servers.running(&[0, 1, 3]).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_process_that_begins_anew_is_seen_again() {
-    let servers = Servers::new();
-    let running = servers.running(&[0, 1, 2]).await;
-    running.backend.close().await.unwrap();
-    servers.running(&[0, 1, 3]).await.backend.close().await.unwrap();
-    running.backend.connect().await.unwrap();
-    sleep(EXPIRED).await;
-    servers.refused(&[0, 1, 3]).await;
-    // It may connect as often as it likes.
-    running.backend.connect().await.unwrap();
-}
-
-/// Its holds and those of other lockers go on.
-#[tokio::test(start_paused = true)]
-async fn a_process_is_seen_as_long_as_it_holds_a_lock() {
-    let servers = Servers::new();
-    let running = servers.running(&[0, 1, 2]).await;
-    let guard = running.locks.lock("a").acquire().await.unwrap();
-    running.locks.shutdown().await.unwrap();
-    sleep(EXPIRED).await;
-    servers.refused(&[0, 1, 3]).await;
-    guard.release().await.unwrap();
-    running.backend.close().await.unwrap();
-    servers.running(&[0, 1, 3]).await;
-}
-
-/// Its vote there cannot be undone before it expires.
-#[tokio::test(start_paused = true)]
-async fn a_process_that_released_its_locks_is_not_seen_although_a_node_does_not_answer() {
-    let servers = Servers::new();
-    let running = servers.running(&[0, 1, 2]).await;
-    let guard = running.locks.lock("a").acquire().await.unwrap();
-    running.links[2].cut();
-    guard.release().await.unwrap();
-    running.locks.shutdown().await.unwrap();
-    servers.running(&[0, 1, 3]).await;
-}
-
-/// The node that decides refuses, and the answers of the far ones are given back when they arrive.
-#[tokio::test(start_paused = true)]
-async fn a_process_whose_try_was_refused_is_not_seen_after_its_end() {
-    for near in 0..3 {
-        let servers = Servers::new();
-        let running = servers.running(&[0, 1, 2]).await;
-        for node in (0..3).filter(|node| *node != near) {
-            running.links[node].delay(Duration::from_millis(50));
-        }
-        for server in &servers.0[..3] {
-            server.hold_elsewhere("a", TTL).unwrap();
-        }
-        assert!(running.locks.lock("a").try_acquire().await.unwrap().is_none());
-        running.locks.shutdown().await.unwrap();
-        servers.running(&[0, 1, 3]).await;
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_acquire_after_the_end_is_seen_again() {
-    let servers = Servers::new();
-    let running = servers.running(&[0, 1, 2]).await;
-    running.backend.close().await.unwrap();
-    let stranger = servers.running(&[0, 1, 3]).await;
-    let lock = running.locks.lock("a");
-    let error = lock.acquire().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
-    // Until a second is over it asks no node again.
-    running.statuses.store(0, Ordering::SeqCst);
-    for _ in 0..100 {
-        assert!(lock.acquire().await.is_err());
-    }
-    assert_eq!(running.statuses.load(Ordering::SeqCst), 0);
-    stranger.locks.shutdown().await.unwrap();
-    sleep(Duration::from_secs(1)).await;
-    let _guard = lock.acquire().await.unwrap();
-    servers.refused(&[0, 1, 3]).await;
-}
-
-/// For as long as the first one joins, no acquire waits for the silent node for longer than the patience.
-#[tokio::test(start_paused = true)]
-async fn a_silent_node_delays_an_acquire_after_the_end_by_a_patience() {
-    let servers = Servers::new();
-    let running = servers.running(&[0, 1, 2]).await;
-    running.backend.close().await.unwrap();
-    running.links[2].stall();
-    for name in ["a", "b"] {
-        let began = Instant::now();
-        let lock = running.locks.lock(name);
-        let _guard = lock.acquire_within(Duration::from_secs(1)).await.unwrap();
-        assert!(began.elapsed() <= Duration::from_secs(1), "{:?}", began.elapsed());
-    }
-    servers.refused(&[0, 1, 3]).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_acquire_after_the_end_sees_a_stranger_beside_a_silent_node() {
-    let servers = Servers::new();
-    let running = servers.running(&[0, 1, 2]).await;
-    running.backend.close().await.unwrap();
-    let _stranger = servers.running(&[0, 3, 4]).await;
-    running.links[2].stall();
-    let acquired = running.locks.lock("a").acquire_within(Duration::from_secs(1)).await;
-    let error = acquired.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
-}
-
-/// No node answers, so that nothing is known when the patience is over.
-#[tokio::test(start_paused = true)]
-async fn an_acquire_that_is_given_up_does_not_wait_until_the_process_has_joined() {
-    let servers = Servers::new();
-    let running = servers.running(&[0, 1, 2]).await;
-    running.backend.close().await.unwrap();
-    running.links.iter().for_each(Link::stall);
-    let began = Instant::now();
-    let lock = running.locks.lock("a");
-    lock.acquire_within(Duration::from_millis(100)).await.unwrap_err();
-    assert!(began.elapsed() < Duration::from_millis(200), "{:?}", began.elapsed());
-}
-
-#[tokio::test(start_paused = true)]
-async fn acquires_at_once_after_the_end_join_once() {
-    let servers = Servers::new();
-    let running = servers.running(&[0, 1, 2]).await;
-    running.backend.close().await.unwrap();
-    running.statuses.store(0, Ordering::SeqCst);
-    let acquires = (0..100).map(|number| {
-        let lock = running.locks.lock(format!("lock {number}"));
-        async move { lock.acquire().await }
-    });
-    let guards = join_all(acquires).await;
-    assert!(guards.iter().all(Result::is_ok), "{guards:?}");
-    assert_eq!(running.statuses.load(Ordering::SeqCst), STATUSES);
-}
-
-/// Whatever the process is doing then.
-#[tokio::test(start_paused = true)]
-async fn an_acquire_beside_the_first_connect_does_not_join_again() {
-    for millis in (0..1500).step_by(50) {
-        let servers = Servers::new();
-        let process = servers.far_process(&[0, 1, 2]);
-        let acquired = async {
-            sleep(Duration::from_millis(millis)).await;
-            process.locks.lock("a").acquire().await
-        };
-        let (connected, acquired) = tokio::join!(process.backend.connect(), acquired);
-        connected.unwrap();
-        let _guard = acquired.unwrap();
-        assert_eq!(process.statuses.load(Ordering::SeqCst), STATUSES, "after {millis} ms");
-        servers.refused(&[0, 1, 3]).await;
-    }
-}
-
-/// Another locker ends at any moment of it.
-#[tokio::test(start_paused = true)]
-async fn a_process_that_was_closed_while_it_connected_is_seen_when_it_acquires() {
-    for millis in (0..1500).step_by(50) {
-        let servers = Servers::new();
-        let process = servers.far_process(&[0, 1, 2]);
-        let other = Locker::new(process.backend.clone());
-        let ended = async {
-            sleep(Duration::from_millis(millis)).await;
-            other.shutdown().await
-        };
-        let (connected, ended) = tokio::join!(process.backend.connect(), ended);
-        connected.unwrap();
-        ended.unwrap();
-        let _guard = process.locks.lock("a").acquire().await.unwrap();
-        let stranger = servers.process(&[0, 1, 3]).backend.connect().await;
-        assert!(stranger.is_err(), "after {millis} ms");
-        sleep(EXPIRED).await;
-        servers.refused(&[0, 1, 3]).await;
-    }
-}
-
-/// A caller leaves at any moment of it.
-#[tokio::test(start_paused = true)]
-async fn a_process_whose_connect_was_dropped_leaves_no_mark_for_long() {
-    for millis in (0..1500).step_by(50) {
-        let servers = Servers::new();
-        let process = servers.far_process(&[0, 1, 2]);
-        let _ = timeout(Duration::from_millis(millis), process.backend.connect()).await;
-        drop(process);
-        sleep(Duration::from_secs(2)).await;
-        servers.running(&[0, 1, 3]).await;
-    }
-}
-
-/// A stranger that is started again and again leaves nothing that others could take for a process.
-#[tokio::test(start_paused = true)]
-async fn a_refused_process_leaves_no_mark() {
-    let servers = Servers::new();
-    let running = servers.running(&[0, 1, 2]).await;
-    for _ in 0..10 {
-        servers.refused(&[0, 1, 3]).await;
-    }
-    running.locks.shutdown().await.unwrap();
-    servers.running(&[2, 1, 0]).await;
-}
-
-/// More processes than there are marks.
-#[tokio::test(start_paused = true)]
-async fn many_processes_with_one_list_go_on_side_by_side() {
-    let servers = Servers::new();
-    let mut running = Vec::new();
-    for _ in 0..20 {
-        running.push(servers.running(&[0, 1, 2]).await);
-    }
-    servers.refused(&[0, 1, 3]).await;
-    // Those that have the marks end first, and others take them.
-    for process in running.drain(..15) {
-        process.locks.shutdown().await.unwrap();
-    }
-    sleep(A_LOOK).await;
-    servers.refused(&[0, 1, 3]).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,6 +1,7 @@
 //! Marks whose runtime has ended, or is not driven any more.
 
 use tokio::runtime::{Builder, Runtime};
+use tokio::time::timeout;
 
 use super::*;
 
