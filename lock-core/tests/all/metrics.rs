@@ -1,28 +1,24 @@
 //! What those who watch are told: every metric, span and event by its public name.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io;
 use std::pin::pin;
 use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use lock_core::{Error, ErrorKind, Locker, LostCause, MemoryBackend};
+use lock_core::{Locker, MemoryBackend};
+use metrics_util::CompositeKey;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
-use metrics_util::{CompositeKey, MetricKind};
 use tokio::runtime::{Builder, Runtime};
-use tracing::field::{Field, Visit};
-use tracing::span::{Attributes, Id};
-use tracing::{Dispatch, Event, Metadata, Subscriber};
+use tracing::{Dispatch, Subscriber};
 use tracing_subscriber::fmt::format::FmtSpan;
-use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
-use tracing_subscriber::registry::LookupSpan;
 
-use self::lives::{a_life_of_haste, a_life_of_trouble, an_eventful_life, an_operators_life};
-use crate::scripted::{Answer, Request, Scripted};
+use self::lives::{a_life_of_trouble, an_eventful_life};
 
 mod contended;
 mod docs;
+mod ends;
 mod json;
 mod lives;
 mod panics;
@@ -128,193 +124,6 @@ fn gauges_show_what_goes_on() {
             drop(guard);
         });
     });
-}
-
-/// A hold whose releases the server answers like this: how often its end was measured, by its kind, and the events.
-fn ended_by(script: impl FnOnce(&Scripted)) -> (BTreeMap<String, usize>, String) {
-    let mut counts = BTreeMap::new();
-    let mut text = String::new();
-    let life = async {
-        let server = Scripted::default();
-        let locks = Locker::new(server.clone()).with_ttl(Duration::from_secs(9));
-        script(&server);
-        drop(locks.lock("a").acquire().await.unwrap());
-        tokio::time::sleep(Duration::from_secs(60)).await;
-        locks.shutdown().await.unwrap();
-    };
-    let measured = measured_by(|| text = printed(life));
-    for (key, value) in measured {
-        let label = key.key().labels().next().map(|label| label.value().to_owned());
-        match (key.key().name(), value) {
-            ("polylock_hold_seconds", DebugValue::Histogram(values)) => counts.extend([(label.unwrap(), values.len())]),
-            ("polylock_losses_total", DebugValue::Counter(losses)) => {
-                counts.extend([(format!("loss {}", label.unwrap()), usize::try_from(losses).unwrap())]);
-            }
-            ("polylock_holds", DebugValue::Gauge(holds)) => assert_eq!(holds.into_inner(), 0.0),
-            _ => {}
-        }
-    }
-    (counts, text)
-}
-
-#[test]
-fn a_loss_that_the_release_finds_is_told_and_counted() {
-    let (counts, text) = ended_by(|server| server.next(Request::Release, [Answer::NotHeld]));
-    let expected = [("lost".to_owned(), 1), ("loss not_held".to_owned(), 1)];
-    assert_eq!(counts, expected.into());
-    let told: Vec<_> = text.lines().filter(|line| line.contains("hold lost")).collect();
-    assert_eq!(told.len(), 1, "{text}");
-}
-
-/// It ended by that release, or by its lease after it: nobody relied on it any more.
-#[test]
-fn a_hold_that_is_gone_after_an_unanswered_release_is_not_counted_as_lost() {
-    let late = Duration::from_secs(10);
-    for answer in [Answer::DoThenFail, Answer::DoThenFailAfter(late), Answer::Deny] {
-        let (counts, text) = ended_by(|server| server.next(Request::Release, [answer]));
-        assert_eq!(counts, [("released".to_owned(), 1)].into(), "{answer:?}");
-        assert!(!text.contains("hold lost"), "{text}");
-    }
-}
-
-/// The server is away until the lease has ended, and finds no hold then. The backend reports a loss when so much of that
-/// time is over.
-fn ended_in_an_outage(lost_after: Option<Duration>) -> (BTreeMap<String, usize>, String) {
-    ended_by(|server| {
-        server.before(Request::Release, "a", async move |lease| {
-            let outage = Duration::from_secs(10);
-            if let Some(lost_after) = lost_after {
-                tokio::time::sleep(lost_after).await;
-                lease.lose(LostCause::Disconnected);
-            }
-            tokio::time::sleep(outage - lost_after.unwrap_or_default()).await;
-            Err(Error::new(ErrorKind::Unavailable, "not reached").not_executed())
-        });
-        server.next(Request::Release, [Answer::NotHeld]);
-    })
-}
-
-/// Its guard was dropped in time, and nobody relied on it any more.
-#[test]
-fn a_hold_that_ends_in_an_outage_after_its_guard_is_not_counted_as_lost() {
-    for lost_after in [None, Some(Duration::from_secs(10))] {
-        let (counts, text) = ended_in_an_outage(lost_after);
-        assert_eq!(counts, [("released".to_owned(), 1)].into(), "{lost_after:?}");
-        assert!(!text.contains("hold lost"), "{text}");
-    }
-}
-
-#[test]
-fn a_hold_that_is_lost_after_its_runtime_is_not_counted_as_held() {
-    let measured = measured_by(|| {
-        let server = Scripted::default();
-        let locks = Locker::new(server.clone());
-        let guard = runtime().block_on(locks.lock("a").acquire()).unwrap();
-        server.last_request().lease().lose(LostCause::Disconnected);
-        guard.check().unwrap_err();
-    });
-    let holds = measured
-        .into_iter()
-        .find(|(key, _)| key.key().name() == "polylock_holds");
-    assert_eq!(holds.unwrap().1, DebugValue::Gauge(0.0.into()));
-}
-
-#[test]
-fn a_loss_that_the_backend_reports_in_time_is_counted_after_an_outage() {
-    let (counts, text) = ended_in_an_outage(Some(Duration::from_secs(1)));
-    let expected = [("lost".to_owned(), 1), ("loss disconnected".to_owned(), 1)];
-    assert_eq!(counts, expected.into());
-    assert!(text.contains("hold lost"), "{text}");
-}
-
-#[test]
-fn every_metric_and_label_has_its_name_in_the_docs() {
-    let named = |(key, _): (CompositeKey, DebugValue)| {
-        let kind = match key.kind() {
-            MetricKind::Counter => "counter",
-            MetricKind::Gauge => "gauge",
-            MetricKind::Histogram => "histogram",
-        };
-        let labels = key.key().labels().map(|label| match label.key() {
-            "election" => " election=NAME".to_owned(),
-            key => format!(" {key}={}", label.value()),
-        });
-        format!("{kind} {}{}", key.key().name(), labels.collect::<String>())
-    };
-    let lives = async {
-        an_eventful_life(str::to_owned).await;
-        a_life_of_trouble(str::to_owned).await;
-        a_life_of_haste().await;
-        an_operators_life(str::to_owned).await;
-    };
-    let seen: BTreeSet<_> = measured(lives).into_iter().map(named).collect();
-    assert_same(&seen, &docs::metrics());
-}
-
-/// Which spans and events there were, each as a row of the docs' table.
-#[derive(Clone, Default)]
-struct Rows(Arc<Mutex<BTreeSet<String>>>);
-
-impl Rows {
-    fn add(&self, name: &str, metadata: &Metadata<'_>) {
-        assert_eq!(metadata.target(), "polylock", "{name}");
-        let fields = metadata.fields().iter().map(|field| field.name());
-        let fields: Vec<_> = fields
-            .filter(|name| *name != "message")
-            .map(|name| format!("`{name}`"))
-            .collect();
-        let row = format!("| {name} | `{}` | {} |", metadata.level(), fields.join(", "));
-        self.0.lock().unwrap().insert(row.replace("|  |", "| |"));
-    }
-}
-
-impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Rows {
-    fn on_new_span(&self, attributes: &Attributes<'_>, _: &Id, _: Context<'_, S>) {
-        let metadata = attributes.metadata();
-        self.add(&format!("span `{}`", metadata.name()), metadata);
-    }
-
-    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-        let mut message = Message::default();
-        event.record(&mut message);
-        self.add(&format!("`{}`", message.0), event.metadata());
-    }
-}
-
-#[derive(Default)]
-struct Message(String);
-
-impl Visit for Message {
-    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
-        if field.name() == "message" {
-            self.0 = format!("{value:?}");
-        }
-    }
-}
-
-#[test]
-fn every_span_and_event_has_its_name_in_the_docs() {
-    let seen = Rows::default();
-    let subscriber = tracing_subscriber::registry().with(seen.clone());
-    subscribed(subscriber, async {
-        an_eventful_life(str::to_owned).await;
-        a_life_of_trouble(str::to_owned).await;
-        a_life_of_haste().await;
-        an_operators_life(str::to_owned).await;
-    });
-    let mut documented = docs::spans_and_events();
-    // These come from threads of the API without async, which have their own subscriber: a unit test of that looks for the first.
-    documented.retain(|row| !row.contains("a callback of a lost lock"));
-    assert_same(&seen.0.lock().unwrap(), &documented);
-}
-
-fn assert_same(seen: &BTreeSet<String>, documented: &BTreeSet<String>) {
-    let undocumented: Vec<_> = seen.difference(documented).collect();
-    let unseen: Vec<_> = documented.difference(seen).collect();
-    assert!(
-        undocumented.is_empty() && unseen.is_empty(),
-        "not in the docs: {undocumented:#?}; in the docs alone: {unseen:#?}"
-    );
 }
 
 #[derive(Clone, Default)]

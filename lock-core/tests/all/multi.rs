@@ -8,6 +8,7 @@ use tokio::task::yield_now;
 use crate::scripted::Scripted;
 
 mod all_or_none;
+mod failures;
 mod held;
 mod orders;
 
