@@ -3,7 +3,6 @@
 //! The driver matches answers by order and reads on if nobody waits for one. So a request may be dropped at any point, and many go
 //! out without waiting for each other, but [behind a pooler of transactions](in_turn).
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::future::{pending, poll_fn};
 use std::sync::Arc;
@@ -18,7 +17,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{AsyncMessage, Client, Row, SimpleQueryMessage};
 
@@ -27,6 +26,7 @@ pub(crate) use self::supervisor::Supervisor;
 
 use self::in_turn::InTurn;
 use self::prepared::Prepared;
+use self::state::{EndOnDrop, State, UnansweredRequest};
 use crate::error::SqlError;
 
 mod attempts;
@@ -35,6 +35,7 @@ mod in_turn;
 mod prepared;
 #[cfg(test)]
 pub(crate) mod scripted;
+mod state;
 mod supervisor;
 mod tls;
 
@@ -84,35 +85,6 @@ pub(crate) struct Connection {
     pub(crate) sent: SentAt,
     /// The one that its task runs on.
     runtime: Handle,
-}
-
-/// What the connection's task and its callers share.
-struct State {
-    check: RuntimeCheck,
-    ended: AtomicBool,
-    reason: Mutex<Option<Arc<tokio_postgres::Error>>>,
-    unanswered: Mutex<Unanswered>,
-    on_end: Mutex<Option<OnEnd>>,
-}
-
-impl State {
-    /// It has ended: whoever asked to learn of it does, once.
-    fn end(&self) {
-        self.ended.store(true, Ordering::SeqCst);
-        let on_end = self.on_end.lock().take();
-        if let Some(on_end) = on_end {
-            on_end();
-        }
-    }
-}
-
-#[derive(Default)]
-struct Unanswered {
-    next: u64,
-    /// When each of them was sent.
-    since: BTreeMap<u64, Instant>,
-    /// The number of those that wait for their turn.
-    queued: usize,
 }
 
 impl Connection {
@@ -391,55 +363,6 @@ impl Connection {
             let prepared = this.client.prepare_typed(&sql, &types).await;
             this.prepared.lock().end(key, prepared.ok());
         });
-    }
-}
-
-/// A request that is under way, or whose caller has left.
-struct UnansweredRequest {
-    state: Arc<State>,
-    number: u64,
-}
-
-impl UnansweredRequest {
-    fn begin(state: &Arc<State>) -> Self {
-        let mut unanswered = state.unanswered.lock();
-        let number = unanswered.next;
-        unanswered.next += 1;
-        unanswered.since.insert(number, Instant::now());
-        drop(unanswered);
-        let state = state.clone();
-        Self { state, number }
-    }
-}
-
-impl Drop for UnansweredRequest {
-    fn drop(&mut self) {
-        self.state.unanswered.lock().since.remove(&self.number);
-    }
-}
-
-/// A request that waits for its turn.
-struct QueuedRequest(Arc<State>);
-
-impl QueuedRequest {
-    fn begin(state: &Arc<State>) -> Self {
-        state.unanswered.lock().queued += 1;
-        Self(state.clone())
-    }
-}
-
-impl Drop for QueuedRequest {
-    fn drop(&mut self) {
-        self.0.unanswered.lock().queued -= 1;
-    }
-}
-
-/// The connection has ended with its task, also if that ended with its runtime.
-struct EndOnDrop(Arc<State>);
-
-impl Drop for EndOnDrop {
-    fn drop(&mut self) {
-        self.0.end();
     }
 }
 

@@ -17,8 +17,9 @@ use tokio_postgres::config::SslMode;
 use tokio_postgres::{Client, Config, NoTls};
 
 use super::attempts::Attempts;
+use super::state::State;
 use super::tls::Handshake;
-use super::{Connection, OnCall, State};
+use super::{Connection, OnCall};
 use crate::config::{Checks, Host, Pooler, PostgresConfig};
 use crate::error::{SqlError, connect_error, may_be_foreign, pooler_between, unreachable};
 use crate::probe::{Probe, question, settings};

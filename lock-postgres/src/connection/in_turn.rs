@@ -14,7 +14,8 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 use tokio_postgres::{Client, Row, SimpleQueryMessage};
 
-use super::{EndOnDrop, Parameters, QueuedRequest, State, Statement, UnansweredRequest};
+use super::state::{EndOnDrop, QueuedRequest, State, UnansweredRequest};
+use super::{Parameters, Statement};
 use crate::error::SqlError;
 
 /// The requests of one connection.
