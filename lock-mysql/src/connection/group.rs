@@ -5,7 +5,6 @@
 //! not answered for a while: its packets may be lost, or the server waits for a row.
 
 use std::fmt;
-use std::future::pending;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -16,15 +15,16 @@ use lock_core::{Error, Result};
 use lock_kit::dial_limiter::{DialLimiter, Turn};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
-use tokio::time::{Instant, sleep};
 
+pub(crate) use self::member::Member;
+
+use self::member::WaitingJob;
 use super::dial::Dialer;
 use super::session::Session;
 use crate::error::{ConnectError, SqlError};
 use crate::protocol::{Autocommit, Job, JobDone};
 
-/// Connections that have answered within this time need not be used to stay open.
-const FRESH: Duration = Duration::from_secs(20);
+mod member;
 
 /// A connection that has not answered for so long gets no new jobs, if there is or can be another one.
 const SLOW_AFTER: Duration = Duration::from_millis(500);
@@ -50,26 +50,6 @@ struct Shared {
     used: AtomicBool,
     /// True if a second connection is being made.
     is_dialling: AtomicBool,
-}
-
-/// A connection of a group.
-#[derive(Debug)]
-pub(crate) struct Member {
-    session: Arc<Session>,
-    opened: Instant,
-    waiting: Mutex<Waiting>,
-}
-
-/// The jobs of a connection that wait for an answer.
-#[derive(Debug, Default)]
-struct Waiting {
-    jobs: usize,
-    /// The beginning of the first of them, or the last answer.
-    since: Option<Instant>,
-    /// The last answer on it: the server may have closed it since.
-    answered: Option<Instant>,
-    /// True if it is to end when nothing waits any more.
-    is_retired: bool,
 }
 
 impl ConnectionGroup {
@@ -291,11 +271,7 @@ impl Shared {
         }
         // Until it is used, it ends before the server ends it.
         session.gather_nothing();
-        let member = Arc::new(Member {
-            session,
-            opened: Instant::now(),
-            waiting: Mutex::default(),
-        });
+        let member = Arc::new(Member::new(session));
         self.used.store(true, Ordering::Relaxed);
         let mut members = self.members.lock();
         members.retain(|member| !member.session.has_ended());
@@ -311,102 +287,12 @@ impl Shared {
     }
 }
 
-impl Member {
-    pub(crate) fn session(&self) -> &Arc<Session> {
-        &self.session
-    }
-
-    /// True if it served before, so that the server may have closed it since.
-    pub(crate) fn is_reused(&self) -> bool {
-        self.waiting.lock().answered.is_some()
-    }
-
-    /// Ends it when nothing waits for an answer any more: what was sent keeps a known outcome.
-    fn retire(&self) {
-        self.waiting.lock().is_retired = true;
-    }
-
-    fn is_idle(&self) -> bool {
-        self.waiting.lock().jobs == 0
-    }
-
-    fn is_fresh(&self) -> bool {
-        self.waiting.lock().answered.is_some_and(|at| at.elapsed() < FRESH)
-    }
-
-    /// The smallest is the best: one that has nothing to do, and for longest, so that all are used.
-    fn rank(&self) -> (Duration, Option<Instant>) {
-        let waiting = self.waiting.lock();
-        let silent = waiting.since.map_or(Duration::ZERO, |since| since.elapsed());
-        (silent, waiting.answered)
-    }
-
-    /// The time that jobs have been waiting for an answer; zero if there are none.
-    fn silent_for(&self) -> Duration {
-        self.waiting
-            .lock()
-            .since
-            .map_or(Duration::ZERO, |since| since.elapsed())
-    }
-
-    /// Returns when jobs have been waiting for so long, and none was answered.
-    async fn is_silent_for(&self, limit: Option<Duration>) -> Duration {
-        let Some(limit) = limit else {
-            return pending().await;
-        };
-        while let Some(rest) = limit.checked_sub(self.silent_for()).filter(|rest| !rest.is_zero()) {
-            sleep(rest).await;
-        }
-        limit
-    }
-}
-
 /// A connection that is being made in the background.
 struct Dialling(Arc<Shared>);
 
 impl Drop for Dialling {
     fn drop(&mut self) {
         self.0.is_dialling.store(false, Ordering::Release);
-    }
-}
-
-/// A job that waits for its answer, until it is dropped.
-struct WaitingJob<'a> {
-    member: &'a Member,
-    is_answered: bool,
-}
-
-impl<'a> WaitingJob<'a> {
-    fn begin(member: &'a Member) -> Self {
-        let mut waiting = member.waiting.lock();
-        waiting.jobs += 1;
-        waiting.since.get_or_insert_with(Instant::now);
-        drop(waiting);
-        Self {
-            member,
-            is_answered: false,
-        }
-    }
-}
-
-impl Drop for WaitingJob<'_> {
-    fn drop(&mut self) {
-        let mut waiting = self.member.waiting.lock();
-        waiting.jobs -= 1;
-        let now = Instant::now();
-        if self.is_answered {
-            waiting.answered = Some(now);
-        }
-        if waiting.jobs == 0 {
-            waiting.since = None;
-        } else if self.is_answered {
-            waiting.since = Some(now);
-        }
-        let has_done = waiting.jobs == 0 && waiting.is_retired;
-        drop(waiting);
-        if has_done {
-            self.member.session.abort();
-        }
     }
 }
 
