@@ -10,7 +10,7 @@ use lock_zookeeper::{HeartbeatKind, ZooKeeperBackend, ZooKeeperConfig};
 use testbed::{Ensemble, Server, ZooKeeper, assert_safe};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
-use zookeeper_client::{Acls, CreateMode, Error as DriverError};
+use zookeeper_client::{CreateMode, Error as DriverError};
 
 use crate::support::line::Line;
 use crate::support::*;
@@ -260,8 +260,7 @@ async fn the_time_of_a_minimum_hold_is_not_judged_by_the_clocks_of_two_leaders()
     let client = observer(&ensemble[followers(leader)[0]]).await;
     // By one that has ended.
     let kept = "/test/a/_c_5a1f0000-0000-0000-0000-000000000000-keep-lock-0000000000";
-    let options = CreateMode::Persistent.with_acls(Acls::anyone_all());
-    client.create(kept, b"\xFFkeep=2500", &options).await.unwrap();
+    create_in_directory(&client, kept, b"\xFFkeep=2500", CreateMode::Persistent).await;
     let made = Instant::now();
     ensemble[leader].kill().unwrap();
     ensemble.leader_after(leader).await.unwrap();

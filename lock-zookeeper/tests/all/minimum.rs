@@ -11,7 +11,7 @@ use lock_core::backend::request::{RequestControl, RequestOptions, Terms};
 use lock_core::backend::{AcquireRequest, DistributedLock, Hold, ReleaseOptions, ReleaseOutcome};
 use tokio::task::yield_now;
 use tokio::time::Instant;
-use zookeeper_client::{Acls, CreateMode};
+use zookeeper_client::CreateMode;
 
 use crate::support::line::Line;
 use crate::support::*;
@@ -339,9 +339,8 @@ async fn a_waiter_deletes_a_kept_node_that_is_over() {
     let (held, _request, _control) = hold(&one, "a").await;
     held.release(ReleaseOptions::default()).await.unwrap();
     let kept = format!("{root}/a/_c_5a1f0000-0000-0000-0000-000000000000-keep-lock-0000000000");
-    let options = CreateMode::Persistent.with_acls(Acls::anyone_all());
     let made = Instant::now();
-    client.create(&kept, b"\xFFkeep=1500", &options).await.unwrap();
+    create_in_directory(&client, &kept, b"\xFFkeep=1500", CreateMode::Persistent).await;
     let (_held, _request, _control) = hold(&one, "a").await;
     assert!(made.elapsed() >= MINIMUM, "granted after {:?}", made.elapsed());
     assert!(client.check_stat(&kept).await.unwrap().is_none());
@@ -355,8 +354,7 @@ async fn a_kept_node_without_a_time_is_left_alone() {
     let (held, _request, _control) = hold(&one, "a").await;
     held.release(ReleaseOptions::default()).await.unwrap();
     let kept = format!("{root}/a/_c_5a1f0000-0000-0000-0000-000000000000-keep-lock-0000000000");
-    let options = CreateMode::Persistent.with_acls(Acls::anyone_all());
-    client.create(&kept, b"other", &options).await.unwrap();
+    create_in_directory(&client, &kept, b"other", CreateMode::Persistent).await;
     let (request, _control) = trying("a");
     busy(happens("an answer to the acquire", one.acquire(&request)).await);
     let waiting = start_waiting(&one, (&client, &format!("{root}/a")), 2, waiting("a")).await;

@@ -9,7 +9,7 @@ use lock_core::backend::{AcquireRequest, DistributedLock, Hold, Lease, Mode, Per
 use lock_zookeeper::ZooKeeperBackend;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
-use zookeeper_client::{Acls, Client, CreateMode};
+use zookeeper_client::{Client, CreateMode};
 
 use crate::support::line::Line;
 use crate::support::*;
@@ -68,8 +68,7 @@ async fn downgrade(hold: &dyn Hold) {
 /// As an older version and Curator make them.
 async fn plain_node(client: &Client, root: &str, data: &[u8]) -> String {
     let path = format!("{root}/a/_c_5a1f0000-0000-0000-0000-000000000000-lock-");
-    let options = CreateMode::EphemeralSequential.with_acls(Acls::anyone_all());
-    let (_, sequence) = client.create(&path, data, &options).await.unwrap();
+    let sequence = create_in_directory(client, &path, data, CreateMode::EphemeralSequential).await;
     format!("{path}{sequence}")
 }
 

@@ -153,8 +153,7 @@ async fn a_stranger_in_the_queue_is_waited_for() {
     first.release(ReleaseOptions::default()).await.unwrap();
     // As Curator's InterProcessMutex makes them.
     let path = format!("{root}/a/_c_5a1f0000-0000-0000-0000-000000000000-lock-");
-    let options = CreateMode::EphemeralSequential.with_acls(Acls::anyone_all());
-    let (_, sequence) = client.create(&path, b"10.0.0.1", &options).await.unwrap();
+    let sequence = create_in_directory(&client, &path, b"10.0.0.1", CreateMode::EphemeralSequential).await;
     let (request, _control) = trying("a");
     assert_eq!(
         busy(backend.acquire(&request).await).holder.as_deref(),

@@ -3,7 +3,7 @@
 use lock_core::backend::request::{RequestOptions, Terms};
 use lock_core::backend::{DistributedLock, Hold, LockStatus, Mode, ReleaseOptions, ReleaseOutcome, Revoke, Revoked};
 use lock_core::{ErrorKind, FencingToken};
-use zookeeper_client::{Acls, CreateMode};
+use zookeeper_client::CreateMode;
 
 use crate::support::*;
 
@@ -145,13 +145,10 @@ async fn a_holder_without_a_token_is_not_revoked() {
     let (one, client) = (backend(server, &root), observer(server).await);
     let (held, _request, _control) = hold(&one, "a").await;
     held.release(ReleaseOptions::default()).await.unwrap();
-    let options = CreateMode::Persistent.with_acls(Acls::anyone_all());
     // Two, so that nobody can tell when the first came.
     for number in 1..=2 {
-        client
-            .create(&format!("{root}/a/lock-000000000{number}"), b"", &options)
-            .await
-            .unwrap();
+        let path = format!("{root}/a/lock-000000000{number}");
+        create_in_directory(&client, &path, b"", CreateMode::Persistent).await;
     }
     // It waits for so long.
     let config = config(server.address(), &root).with_connect_timeout(std::time::Duration::from_secs(2));

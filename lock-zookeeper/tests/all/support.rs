@@ -15,7 +15,7 @@ use tokio::net::TcpStream;
 use tokio::sync::OnceCell;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
-use zookeeper_client::Client;
+use zookeeper_client::{Acls, Client, CreateMode, CreateSequence};
 
 pub(crate) use testbed::{eventually, happens, in_some_run};
 
@@ -195,6 +195,28 @@ pub(crate) async fn children_until(client: &Client, path: &str, check: impl Fn(&
 /// The children of `path` at this moment. The server deletes a lock's directory without children once a minute.
 pub(crate) async fn children_of(client: &Client, path: &str) -> Vec<String> {
     children_until(client, path, |_| true).await
+}
+
+/// Creates a node in a lock's directory. The server deletes a directory without children once a minute: then the directory is created
+/// again, and the node after it.
+pub(crate) async fn create_in_directory(client: &Client, path: &str, data: &[u8], mode: CreateMode) -> CreateSequence {
+    let (directory, _) = path.rsplit_once('/').expect("a path in a directory");
+    let (options, container) = (
+        mode.with_acls(Acls::anyone_all()),
+        CreateMode::Container.with_acls(Acls::anyone_all()),
+    );
+    happens("the node is created", async {
+        loop {
+            match client.create(path, data, &options).await {
+                Err(zookeeper_client::Error::NoNode) => match client.create(directory, b"", &container).await {
+                    Ok(_) | Err(zookeeper_client::Error::NodeExists) => {}
+                    Err(error) => panic!("{directory}: {error}"),
+                },
+                created => break created.unwrap().1,
+            }
+        }
+    })
+    .await
 }
 
 /// Deletes a directory without children, unless the server did.

@@ -4,6 +4,7 @@ use std::pin::pin;
 
 use lock_core::FencingToken;
 use lock_zookeeper::Fence;
+use zookeeper_client::Acls;
 
 use super::*;
 

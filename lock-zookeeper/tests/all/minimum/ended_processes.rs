@@ -47,12 +47,8 @@ async fn a_kept_node_of_an_ended_process_stays_until_it_is_over() {
         held.release(ReleaseOptions::default()).await.unwrap();
     }
     let kept = |lock| format!("{root}/{lock}/_c_5a1f0000-0000-0000-0000-000000000000-keep-lock-0000000000");
-    let options = CreateMode::Persistent.with_acls(Acls::anyone_all());
-    client.create(&kept("over"), b"\xFFkeep=0", &options).await.unwrap();
-    client
-        .create(&kept("kept"), b"\xFFkeep=600000", &options)
-        .await
-        .unwrap();
+    create_in_directory(&client, &kept("over"), b"\xFFkeep=0", CreateMode::Persistent).await;
+    create_in_directory(&client, &kept("kept"), b"\xFFkeep=600000", CreateMode::Persistent).await;
     assert!(two.status(&name("kept")).await.unwrap().is_held());
     let (_held, _request, _control) = hold_at_least(&two, VERY_LONG).await;
     children_until(&client, &format!("{root}/over"), <[String]>::is_empty).await;
