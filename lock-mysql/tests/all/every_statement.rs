@@ -266,7 +266,7 @@ impl Run {
 
     /// A hold of the other client's, which gets it long before anything that was left behind would expire.
     async fn theirs(&mut self) -> Guard {
-        let theirs = self.other.lock(&self.name).acquire_within(PATIENCE).await;
+        let theirs = self.other.lock(&self.name).acquire_within(AT_MOST).await;
         let theirs = theirs.unwrap_or_else(|error| panic!("{error:?}: {}", self.says()));
         assert_safe!(theirs.token().as_u64() > self.newest, "{}", self.says());
         self.newest = theirs.token().as_u64();

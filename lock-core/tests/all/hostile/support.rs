@@ -15,7 +15,7 @@ pub(crate) use lock_core::{
     Ended, Error, ErrorKind, FencingToken, HoldState, LockName, Locker, LostCause, MemoryBackend, Result,
 };
 pub(crate) use testbed_steady::blocking::receives;
-pub(crate) use testbed_steady::{LONG_TTL, assert_safe, eventually, happens, in_some_run};
+pub(crate) use testbed_steady::{AT_MOST, LONG_TTL, assert_safe, eventually, happens, in_some_run};
 pub(crate) use tokio::runtime::Handle;
 pub(crate) use tokio::task::yield_now;
 pub(crate) use tokio::time::{Instant, sleep, timeout};

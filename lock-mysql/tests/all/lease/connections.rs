@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use lock_core::backend::{ReleaseOutcome, Renewal};
+use testbed::steady::{AT_MOST, LONG_TTL};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
@@ -78,7 +80,7 @@ async fn a_lost_hold_is_told_apart_from_those_renewed_with_it() {
         let ttl = if number % 3 == 0 { secs(60) } else { secs(70) };
         granted.hold.renew(ttl).await.unwrap()
     });
-    let renewed = futures_util::future::join_all(renewals).await;
+    let renewed = join_all(renewals).await;
     for (number, renewed) in renewed.iter().enumerate() {
         let is_lost = matches!(renewed, Renewal::Lost);
         assert_eq!(is_lost, [2, 5].contains(&number), "{number}: {renewed:?}");
@@ -96,7 +98,7 @@ async fn a_locked_row_keeps_no_other_hold_from_being_renewed() {
     }
     let renew = async || {
         let renewals = holds.iter().map(|granted| granted.hold.renew(secs(60)));
-        futures_util::future::join_all(renewals).await
+        join_all(renewals).await
     };
     // All connections are made, and have served.
     for _ in 0..3 {
@@ -123,14 +125,19 @@ async fn a_locked_row_keeps_no_other_hold_from_being_renewed() {
 #[testbed::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thousand_names_are_waited_for_without_a_storm() {
     const NAMES: usize = 1000;
+    const AT_ONCE: usize = 100;
     let fixture = Fixture::own().await;
-    let (holder, waiter, mut observer) = (backend(&fixture), locker(&fixture), fixture.observer().await);
-    let mut acquiring = JoinSet::new();
-    for number in 0..NAMES {
-        let holder = holder.clone();
-        acquiring.spawn(async move { grant(&holder, &format!("name {number}"), secs(600)).await });
+    let (holder, mut observer) = (backend(&fixture), fixture.observer().await);
+    // For all names, a busy machine may take longer than a request waits, and than a hold lasts by default.
+    let waiter = locker(&fixture).with_ttl(LONG_TTL).with_operation_timeout(AT_MOST);
+    let mut holds = Vec::new();
+    for first in (0..NAMES).step_by(AT_ONCE) {
+        let granting = (first..first + AT_ONCE).map(|number| {
+            let holder = &holder;
+            async move { grant(holder, &format!("name {number}"), LONG_TTL).await }
+        });
+        holds.extend(all_soon("all granted", join_all(granting)).await);
     }
-    let holds = all_soon("all granted", acquiring.join_all()).await;
     let mut waiting = JoinSet::new();
     for number in 0..NAMES {
         let lock = waiter.lock(format!("name {number}"));

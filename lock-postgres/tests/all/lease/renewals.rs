@@ -2,19 +2,33 @@
 
 use futures_util::future::join_all;
 use lock_core::backend::Mode::Shared;
-use lock_core::backend::{DistributedLock, ReleaseOptions, ReleaseOutcome, Renewal};
+use lock_core::backend::{DistributedLock, Mode, ReleaseOptions, ReleaseOutcome, Renewal};
+use lock_postgres::LeaseTableBackend;
+use testbed::steady::LONG_TTL;
 
 use super::support::*;
 
 /// How many transactions changed something in the table of leases; each renewal marks its rows with its own.
 const RENEWING: &str = "SELECT count(DISTINCT xmin::text) FROM {}_leases WHERE expires>now()+interval '1 h'";
 
+/// Holds of so many names. Each is a commit, and a busy machine may take longer for all of them than a request waits for its answer.
+async fn hold_many(backend: &LeaseTableBackend, names: usize, mode: Mode) -> Vec<Granted> {
+    const AT_ONCE: usize = 100;
+    let names: Vec<_> = (0..names).map(|number| format!("n{number}")).collect();
+    let mut held = Vec::new();
+    for names in names.chunks(AT_ONCE) {
+        let asked = names.iter().map(|name| options(name, LONG_TTL).mode(mode).waits(false));
+        let granted = join_all(asked.map(|options| acquire(backend, options))).await;
+        held.extend(granted.into_iter().map(|granted| granted.expect("the name is free")));
+    }
+    held
+}
+
 #[testbed::test]
 async fn those_of_one_turn_are_one_statement() {
     let fixture = Fixture::shared().await;
     let backend = fixture.backend();
-    let names: Vec<_> = (0..1100).map(|number| format!("n{number}")).collect();
-    let held = join_all(names.iter().map(|name| grant(&backend, name, secs(60)))).await;
+    let held = hold_many(&backend, 1100, Mode::Exclusive).await;
     let renewed = join_all(held.iter().map(|held| held.hold.renew(secs(7200)))).await;
     assert!(
         renewed
@@ -76,9 +90,8 @@ async fn a_lost_hold_and_a_locked_row_keep_no_other_from_being_renewed() {
 async fn those_of_readers_are_one_statement_too() {
     let fixture = Fixture::shared().await;
     let backend = fixture.backend();
-    let names: Vec<_> = (0..1100).map(|number| format!("n{number}")).collect();
-    let held = join_all(names.iter().map(|name| try_in(&backend, name, Shared))).await;
-    let renewed = join_all(held.iter().flatten().map(|held| held.hold.renew(secs(7200)))).await;
+    let held = hold_many(&backend, 1100, Shared).await;
+    let renewed = join_all(held.iter().map(|held| held.hold.renew(secs(7200)))).await;
     assert_eq!(renewed.len(), 1100);
     assert!(
         renewed
@@ -170,7 +183,7 @@ async fn a_renewal_shows_that_a_row_is_not_locked_any_more() {
 async fn requests_for_a_row_that_is_known_to_be_locked_delay_no_others() {
     let fixture = Fixture::shared().await;
     let config = fixture.config().with_response_timeout(secs(8));
-    let backend = lock_postgres::LeaseTableBackend::new(config).unwrap();
+    let backend = LeaseTableBackend::new(config).unwrap();
     grant(&backend, "a", secs(60)).await.release().await;
     let locking = fixture.lock_row("a").await;
     let refused = async || {
