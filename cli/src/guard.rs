@@ -191,10 +191,20 @@ impl Job {
         let stopped = waitid(command, WaitIdOptions::STOPPED | WaitIdOptions::NOHANG);
         if matches!(stopped, Ok(Some(_))) {
             self.hand_back_terminal();
-            let parent = getppid().map_or(0, |parent| parent.as_raw_nonzero().get());
+            let number = self.number_to_continue();
             say(&format!(
-                "the command is stopped, and the lock is still held: kill -CONT {parent} lets it go on"
+                "the command is stopped, and the lock is still held: kill -CONT {number} lets it go on"
             ));
+        }
+    }
+
+    /// The number for `kill -CONT` by which all goes on that Ctrl-Z has stopped: of `polylock run`, which continues the command's group, or
+    /// of the group that they share, after a minus.
+    fn number_to_continue(&self) -> i32 {
+        let number = |process: Pid| process.as_raw_nonzero().get();
+        match self.parent_group.filter(|_| !self.has_group) {
+            Some(group) => -number(group),
+            None => getppid().map_or(0, number),
         }
     }
 

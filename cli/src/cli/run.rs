@@ -82,7 +82,8 @@ pub(crate) struct RunArgs {
     /// If the release fails after the command has ended, exit with code 69
     #[arg(long, help_heading = "Command")]
     pub(crate) strict_release: bool,
-    /// Leave the command in polylock's process group, for commands that need the terminal's job control
+    /// Leave the command in polylock's process group: for a command that reads the terminal while its output goes elsewhere, or so that
+    /// Ctrl-Z also stops a script that runs polylock
     #[arg(long, help_heading = "Command")]
     pub(crate) no_group: bool,
     /// After the command has ended, leave running what it has started

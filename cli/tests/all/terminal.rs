@@ -3,7 +3,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Write};
 use std::os::fd::OwnedFd;
-use std::process::Child;
+use std::process::{Child, Command};
 use std::sync::mpsc::{Receiver, channel};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -65,6 +65,20 @@ impl Session {
         let screen = self.wait_for(word);
         let (_, number) = screen.rsplit_once(word).expect("it was read");
         pid(number)
+    }
+
+    /// Does what the next message about a stopped command advises.
+    fn let_go_on(&self) {
+        let screen = self.wait_for("the command is stopped");
+        let advice = screen
+            .rsplit_once(": ")
+            .and_then(|(_, advice)| advice.split_once(" lets it go on"));
+        let (advice, _) = advice.expect("it says how");
+        let done = Command::new("sh")
+            .args(["-c", advice])
+            .status()
+            .expect("there is a shell");
+        assert!(done.success(), "{advice}: {done}");
     }
 
     fn press(&mut self, keys: &str) {
@@ -182,6 +196,50 @@ async fn a_stopped_command_in_our_group_is_ended_by_the_terminal() {
         session.wait_for(code);
         assert_eq!(session.end(), Some(0));
     }
+}
+
+/// Ctrl-Z also stops what the command has started, and not polylock, for which the shell waits.
+#[testbed::test]
+async fn a_stopped_command_goes_on_as_the_message_says() {
+    let server = redis().await;
+    for options in ["--lock a", "--no-group --lock a"] {
+        let text = format!(
+            "set -m
+            $POLYLOCK run {options} -- sh -c \"sh -c 'echo ready; read line; echo command \\$line'; :\"
+            echo \"code $?\""
+        );
+        let mut session = Session::start(&server.url(), &text);
+        session.wait_for("ready");
+        session.press("\u{1a}");
+        session.let_go_on();
+        session.press("one\n");
+        let screen = session.wait_for("command one");
+        assert!(
+            !screen.contains("code"),
+            "the shell takes the job for stopped: {screen}"
+        );
+        session.wait_for("code 0");
+        assert_eq!(session.end(), Some(0));
+    }
+}
+
+/// The shell that runs the script sees that the script is stopped.
+#[testbed::test]
+async fn a_script_is_stopped_with_the_command_in_its_group_and_goes_on_with_it() {
+    let server = redis().await;
+    let text = "set -m
+        sh -c '$POLYLOCK run --no-group --lock a -- sh -c \"echo ready; read line; echo command \\$line\"; echo \"code $?\"'
+        echo \"stopped $?\"; fg; echo \"end $?\"";
+    let mut session = Session::start(&server.url(), text);
+    session.wait_for("ready");
+    session.press("\u{1a}");
+    // 128 and the number of SIGTSTP.
+    session.wait_for("stopped 148");
+    session.press("one\n");
+    session.wait_for("command one");
+    session.wait_for("code 0");
+    session.wait_for("end 0");
+    assert_eq!(session.end(), Some(0));
 }
 
 #[testbed::test]
