@@ -185,8 +185,9 @@ impl Guarded {
         match reaction {
             Reaction::Forward => self.send(signal),
             Reaction::ForwardAndContinue => {
-                self.send(signal);
+                // Before it goes on: the system would stop it again if it read the terminal.
                 self.give_terminal();
+                self.send(signal);
                 self.send(Signal::CONT);
             }
             Reaction::Continue => {
