@@ -312,10 +312,11 @@ impl<W: Which> Node for ZooKeeperHarness<W> {
         let directory = format!("/{namespace}/{name}");
         // A follower may be late.
         client.sync(&directory).await.expect("ask the leader");
-        let places = client
-            .list_children(&directory)
-            .await
-            .expect("list the lock's directory");
+        let places = match client.list_children(&directory).await {
+            // The server deletes a directory without children once a minute.
+            Err(zookeeper_client::Error::NoNode) => return false,
+            places => places.expect("list the lock's directory"),
+        };
         let Some(holder) = places.iter().min_by_key(|place| sequence(place)) else {
             return false;
         };
