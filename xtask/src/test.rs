@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use crate::{Result, servers};
 
 mod binaries;
+mod deadline;
 mod deny;
 mod lines;
 mod links;
@@ -17,6 +18,7 @@ mod share;
 mod steps;
 mod table;
 
+use deadline::Deadline;
 use lines::Runs;
 use report::Report;
 pub(crate) use run::root;
@@ -51,7 +53,7 @@ pub(crate) fn run(mut options: Options) -> Result<ExitCode> {
     let runner = Runner {
         options,
         path: deny::path()?,
-        deadline: start + budget(options),
+        deadline: Deadline::new(start + budget(options)),
     };
     links::prepare(&root().join("target/doc"), &PUBLISHED)?;
     let mut steps = steps::all(&binaries::names()?);
@@ -87,7 +89,7 @@ fn links_of_docs() -> Run {
 struct Runner {
     options: Options,
     path: OsString,
-    deadline: Instant,
+    deadline: Deadline,
 }
 
 impl Runs for Runner {
@@ -98,14 +100,14 @@ impl Runs for Runner {
         let (name, kind, line) = (step.name.clone(), step.kind, step.line);
         match wanted(step, self.options) {
             Err(why) => Run::left_out(name, kind, line, Outcome::Failed(why)),
-            Ok(step) => run::step(step, &self.path, self.options.offline, self.deadline, begun),
+            Ok(step) => run::step(step, &self.path, self.options.offline, &self.deadline, begun),
         }
     }
 
     fn again(&self, run: Run) -> Run {
         match run.kind {
             // No slow machine explains what the races find.
-            Kind::Test if run.line != Line::Builds => run::again(run, &self.path, self.options.offline, self.deadline),
+            Kind::Test if run.line != Line::Builds => run::again(run, &self.path, self.options.offline, &self.deadline),
             _ => run,
         }
     }

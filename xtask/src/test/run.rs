@@ -8,6 +8,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::deadline::Deadline;
 use super::report::Report;
 use super::steps::{Kind, Line, Step};
 
@@ -74,10 +75,10 @@ impl Run {
 }
 
 /// The command of `step`. Its output is passed on as it comes, or kept if the first line may print meanwhile. Goes on after
-/// `deadline`, but says so.
+/// `deadline`, and the first step that does says so.
 ///
 /// Calls `begun` when a program runs. Cargo has built them all when the first one does.
-pub(crate) fn step(step: Step, path: &OsStr, offline: bool, deadline: Instant, begun: &mut dyn FnMut()) -> Run {
+pub(crate) fn step(step: Step, path: &OsStr, offline: bool, deadline: &Deadline, begun: &mut dyn FnMut()) -> Run {
     let mut command = command(&step, path, offline);
     let start = Instant::now();
     let (mut report, mut printed) = (Report::default(), String::new());
@@ -138,7 +139,7 @@ fn command(step: &Step, path: &OsStr, offline: bool) -> Command {
 
 /// Runs the tests that failed once more, with nothing beside them. If all of them pass then, the step has passed, and they
 /// are called unsteady.
-pub(crate) fn again(mut run: Run, path: &OsStr, offline: bool, deadline: Instant) -> Run {
+pub(crate) fn again(mut run: Run, path: &OsStr, offline: bool, deadline: &Deadline) -> Run {
     let (Some(failed), Some(mut step)) = (run.report.to_repeat(), run.step.take()) else {
         return run;
     };
@@ -203,24 +204,22 @@ fn in_workspace(mut command: Command) -> Command {
 }
 
 /// Standard output and standard error come through one pipe, so that their lines keep their order.
-fn stream(command: &mut Command, deadline: Instant, mut each: impl FnMut(&str)) -> std::io::Result<ExitStatus> {
+fn stream(command: &mut Command, deadline: &Deadline, mut each: impl FnMut(&str)) -> std::io::Result<ExitStatus> {
     let (reader, writer) = std::io::pipe()?;
     let mut child = spawn(command, writer)?;
     let (sender, lines) = mpsc::channel();
     let listener = thread::spawn(move || read_lines(reader, |line| sender.send(line).is_ok()));
-    let mut late = false;
     loop {
-        let wait = deadline.saturating_duration_since(Instant::now());
-        let line = if late {
-            lines.recv().map_err(|_| RecvTimeoutError::Disconnected)
-        } else {
-            lines.recv_timeout(wait)
+        let line = match deadline.left() {
+            Some(left) => lines.recv_timeout(left),
+            None => lines.recv().map_err(|_| RecvTimeoutError::Disconnected),
         };
         match line {
             Ok(line) => each(&line),
             Err(RecvTimeoutError::Timeout) => {
-                println!("!!! OVER BUDGET: the whole run has taken too long and still goes on");
-                late = true;
+                if deadline.is_news() {
+                    println!("!!! OVER BUDGET: the whole run has taken too long and still goes on");
+                }
             }
             Err(RecvTimeoutError::Disconnected) => break,
         }
@@ -294,8 +293,8 @@ mod tests {
             "echo one; echo two >&2; printf 'th\\377ree\\n'; printf four; exit 3",
         ]);
         let mut lines = Vec::new();
-        let deadline = Instant::now() + Duration::from_secs(60);
-        let status = stream(&mut command, deadline, |line| lines.push(line.to_string())).expect("there is a shell");
+        let deadline = Deadline::new(Instant::now() + Duration::from_secs(60));
+        let status = stream(&mut command, &deadline, |line| lines.push(line.to_string())).expect("there is a shell");
         assert_eq!(lines, ["one", "two", "th\u{fffd}ree", "four"]);
         assert_eq!(status.code(), Some(3));
     }
