@@ -23,6 +23,7 @@ use crate::verdict::{Outcome, Stop, ensure};
 
 use self::limits::Limits;
 
+mod late;
 mod limits;
 mod repeated;
 

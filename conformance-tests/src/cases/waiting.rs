@@ -282,7 +282,7 @@ pub(crate) async fn a_wait_for_ever_outlasts_every_ttl(cx: &Cx) -> Verdict {
 
 /// A waiter that gives up does not keep the lock from the next one.
 pub(crate) async fn a_waiter_that_gives_up_is_passed_over(cx: &RawCx) -> Verdict {
-    let (holder, first, second) = (cx.backend().await, cx.backend().await, cx.backend().await);
+    let (holder, first, second) = (cx.backend().await, cx.connected().await?, cx.connected().await?);
     let ttl = cx.long_ttl().await;
     let grant = cx.grant(&holder, "a").await?;
     let gone = cx.wait_for(&first, "a", ttl).await?;

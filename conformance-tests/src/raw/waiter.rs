@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use super::{Grant, drive, granted};
-use crate::context::RawCx;
+use crate::context::{LOOK_AGAIN, RawCx};
 use crate::verdict::{OrFail, Stop, Verdict, ensure, ensure_safe_by_ttl};
 
 /// A request that is being driven in a task of its own.
@@ -19,6 +19,7 @@ use crate::verdict::{OrFail, Stop, Verdict, ensure, ensure_safe_by_ttl};
 pub(crate) struct Waiter {
     pub(crate) request: AcquireRequest,
     pub(crate) control: RequestControl,
+    backend: Arc<dyn DistributedLock>,
     driving: JoinHandle<Result<Attempt>>,
     was_granted: Arc<AtomicBool>,
 }
@@ -89,17 +90,18 @@ impl RawCx {
         request: AcquireRequest,
         control: RequestControl,
     ) -> Waiter {
-        let (backend, asked) = (backend.clone(), request.clone());
+        let (asking, asked) = (backend.clone(), request.clone());
         let was_granted = Arc::new(AtomicBool::new(false));
         let granted = was_granted.clone();
         let driving = tokio::spawn(async move {
-            let attempt = drive(&*backend, &asked).await;
+            let attempt = drive(&*asking, &asked).await;
             granted.store(matches!(attempt, Ok(Attempt::Granted(..))), Ordering::SeqCst);
             attempt
         });
         Waiter {
             request,
             control,
+            backend: backend.clone(),
             driving,
             was_granted,
         }
@@ -107,13 +109,37 @@ impl RawCx {
 }
 
 impl Waiter {
-    /// The grant that must come within `bound`.
+    /// The grant that must come within `bound`. On a busy machine a server may not answer in time. Then the request is sent again, as
+    /// core does.
     pub(crate) async fn grant(self, cx: &RawCx, bound: Duration, what: &str) -> Result<Grant, Stop> {
-        let attempt = cx.within(bound, what, self.driving).await?;
-        let attempt = attempt
-            .map_err(|panic| Stop::assertion(panic.to_string()))?
-            .or_fail(what)?;
-        match granted(attempt, self.request, self.control)? {
+        let Self {
+            request,
+            control,
+            backend,
+            driving,
+            ..
+        } = self;
+        let (may_be_late, mut last) = (!cx.timing().paused, None);
+        let granting = async {
+            let mut driven = driving.await;
+            while let Ok(Err(error)) = &driven
+                && may_be_late
+                && error.is_retryable()
+            {
+                last = Some(error.clone());
+                sleep(LOOK_AGAIN).await;
+                driven = Ok(drive(&*backend, &request).await);
+            }
+            driven
+        };
+        let driven = cx.within(bound, what, granting).await;
+        let attempt = match (driven, last) {
+            (Err(_), Some(error)) => return Err(Stop::error(&format!("{what}, for {bound:?}"), &error)),
+            (driven, _) => driven?
+                .map_err(|panic| Stop::assertion(panic.to_string()))?
+                .or_fail(what)?,
+        };
+        match granted(attempt, request, control)? {
             Ok(grant) => Ok(grant),
             Err(busy) => Err(Stop::assertion(format!(
                 "{what}: busy ({busy:?}), though nobody gave up"
