@@ -136,11 +136,18 @@ impl Report {
         alone.failed == 0 && self.failed_tests().next().is_none()
     }
 
-    /// What this test said when it failed: the line after that of the panic.
+    /// What this test said when it failed: the line after that of its panic. Other threads may have panicked before, as a test may have
+    /// planned. If its own did not, the first one says most.
     pub(crate) fn reason(&self, test: &str) -> &str {
         let printed = self.printed.get(test).map_or("", |printed| printed);
-        let mut lines = printed.lines().skip_while(|line| !line.contains("panicked at"));
-        lines.nth(1).unwrap_or("what it printed is above")
+        let lines: Vec<&str> = printed.lines().collect();
+        let (panic, own) = ("panicked at", format!("thread '{test}' "));
+        let by_own = lines
+            .iter()
+            .rposition(|line| line.starts_with(&own) && line.contains(panic));
+        let at = by_own.or_else(|| lines.iter().position(|line| line.contains(panic)));
+        let reason = at.and_then(|at| lines.get(at + 1).copied());
+        reason.unwrap_or("what it printed is above")
     }
 
     fn failed_tests(&self) -> impl Iterator<Item = &str> {

@@ -166,6 +166,15 @@ fn a_failed_assertion_of_safety_is_not_repeated() {
     assert_eq!(failing(&unwrapped).to_repeat(), None);
 }
 
+/// A test may plan panics of other threads, before it fails and afterwards.
+#[test]
+fn the_reason_is_the_panic_of_the_tests_own_thread() {
+    let panic = |thread, message| format!("\nthread '{thread}' (7) panicked at x.rs:1:2:\n{message}\n");
+    let planned = panic("tokio-rt-worker", "planned");
+    let report = failing(&format!("{planned}{}{planned}", panic("a", "late")));
+    assert_eq!(report.reason("a"), "late");
+}
+
 #[test]
 fn the_worse_of_two_counts() {
     let once = |verdict| {
