@@ -13,6 +13,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout};
 use zookeeper_client::SessionInfo;
 
+use self::session_task::{Lookup, ReportEnd, SessionTask, Status};
 use super::backoff::{self, Backoff, MAX_DELAY};
 use super::driver::Connection;
 use super::establish::{close, closed, connect};
@@ -21,6 +22,8 @@ use super::session::Session;
 use crate::config::ZooKeeperConfig;
 use crate::error::{self, catch_panic};
 use crate::state::StateReporter;
+
+mod session_task;
 
 /// Hands out the session, and starts the task that keeps it: at the first use, some time after it failed, and when its
 /// runtime has ended or is not driven.
@@ -39,36 +42,6 @@ struct State {
     failures: u32,
     /// Sessions whose runtime has gone, for the next task to close.
     orphans: Vec<SessionInfo>,
-}
-
-/// The task that keeps a session, as its users see it.
-#[derive(Debug)]
-struct SessionTask {
-    status: watch::Sender<Status>,
-    backoff: Backoff,
-    runtime_check: Arc<RuntimeCheck>,
-    stop: Notify,
-    had_session: AtomicBool,
-}
-
-#[derive(Clone, Debug)]
-enum Status {
-    /// There is no session yet, for this reason.
-    Connecting(Option<Error>),
-    Connected(Arc<Session>),
-    /// The task ended at that time, with an error that retrying does not mend.
-    Failed(Error, Instant),
-    /// The runtime dropped the task. This session was not closed.
-    Gone(Option<SessionInfo>),
-}
-
-/// The result of a request for a session.
-enum Lookup {
-    Session(Arc<Session>),
-    Failed(Error),
-    Gone,
-    /// The task's runtime is not driven.
-    Undriven,
 }
 
 impl Supervisor {
@@ -245,56 +218,6 @@ impl Drop for Supervisor {
         if let Some(task) = self.state.lock().task.take() {
             task.stop.notify_one();
         }
-    }
-}
-
-impl SessionTask {
-    async fn session(&self) -> Lookup {
-        let _pending = self.backoff.add_request();
-        // Checked first: a session on a runtime that is not driven looks as good as any.
-        if !self.runtime_check.is_driven().await {
-            return Lookup::Undriven;
-        }
-        tokio::select! {
-            biased;
-            found = self.wait_for_session() => found,
-            () = self.runtime_check.undriven() => Lookup::Undriven,
-        }
-    }
-
-    async fn wait_for_session(&self) -> Lookup {
-        let mut status = self.status.subscribe();
-        loop {
-            let latest = status.borrow_and_update().clone();
-            match latest {
-                Status::Connected(session) if session.connected().await.is_ok() => return Lookup::Session(session),
-                Status::Connected(_) | Status::Connecting(_) => {}
-                Status::Failed(error, _) => return Lookup::Failed(error),
-                Status::Gone(_) => return Lookup::Gone,
-            }
-            // The sender lives as long as `self`.
-            let _ = status.changed().await;
-        }
-    }
-
-    fn publish(&self, status: Status) {
-        self.status.send_replace(status);
-    }
-}
-
-/// Publishes the task's end, also when its runtime drops it.
-struct ReportEnd(Arc<SessionTask>);
-
-impl Drop for ReportEnd {
-    fn drop(&mut self) {
-        self.0.status.send_modify(|status| {
-            let session = match status {
-                Status::Failed(..) => return,
-                Status::Connected(session) => Some(session.info.clone()),
-                Status::Connecting(_) | Status::Gone(_) => None,
-            };
-            *status = Status::Gone(session);
-        });
     }
 }
 
