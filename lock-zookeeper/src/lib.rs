@@ -77,8 +77,8 @@
 //! deleted.
 //!
 //! [`watch_state`](ZooKeeperBackend::watch_state) reports whether the sessions are connected, suspended or lost.
-//! [`Locker::shutdown`](lock_core::Locker::shutdown) closes the sessions that carry nothing. A process that exits without it
-//! leaves them to their timeout.
+//! [`Locker::shutdown`](lock_core::Locker::shutdown) closes the sessions that carry nothing, and ends attempts to connect
+//! for which no request waits. A process that exits without it leaves its sessions to their timeout.
 //!
 //! # Minimum hold
 //! A [minimum hold](lock_core::Lock::hold_at_least) has a second node, the kept node: it is persistent, and outlasts session and process.

@@ -32,6 +32,11 @@ impl Backoff {
         PendingRequest(self)
     }
 
+    /// True if a request waits.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.pending.load(Ordering::SeqCst) > 0
+    }
+
     /// Waits after an attempt that began at `began`.
     pub(crate) async fn wait(&self, began: Instant, longest: Duration) {
         let asked = async {
@@ -41,7 +46,7 @@ impl Backoff {
         let awaited = async {
             loop {
                 sleep(MAX_DELAY_WHILE_REQUESTED).await;
-                if self.pending.load(Ordering::SeqCst) > 0 {
+                if self.is_awaited() {
                     return;
                 }
             }

@@ -21,7 +21,7 @@ use super::granted::GrantedTimeout;
 use super::session::Session;
 use crate::config::ZooKeeperConfig;
 use crate::error::{self, catch_panic};
-use crate::state::StateReporter;
+use crate::state::{SessionState, StateReporter};
 
 mod session_task;
 
@@ -140,6 +140,7 @@ impl Supervisor {
                 }
                 Status::Gone(session) => state.orphans.extend(session),
             }
+            state.orphans.append(&mut task.orphans.lock());
         }
         let task = Arc::new(SessionTask {
             status: watch::Sender::new(Status::Connecting(None)),
@@ -147,16 +148,16 @@ impl Supervisor {
             runtime_check: Arc::new(RuntimeCheck::new()),
             stop: Notify::new(),
             had_session: AtomicBool::new(false),
+            orphans: Mutex::new(std::mem::take(&mut state.orphans)),
         });
         state.task = Some(task.clone());
-        let orphans = std::mem::take(&mut state.orphans);
         // A runtime that is shutting down drops it at once.
         let keeper = Keeper {
             config: self.config.clone(),
             granted: self.granted.clone(),
             reporter: self.reporter.clone(),
         };
-        tokio::spawn(keeper.supervise(ReportEnd(task.clone()), orphans));
+        tokio::spawn(keeper.supervise(ReportEnd(task.clone())));
         Ok((task, true))
     }
 
@@ -165,6 +166,7 @@ impl Supervisor {
         let mut state = self.state.lock();
         if let Some(task) = state.task.take_if(|current| Arc::ptr_eq(current, task)) {
             task.stop.notify_one();
+            state.orphans.append(&mut task.orphans.lock());
             if let Status::Connected(session) = &*task.status.borrow() {
                 session.disconnect();
                 session.end();
@@ -174,7 +176,7 @@ impl Supervisor {
     }
 
     /// Closes the session if it carries nothing, and others of this supervisor whose runtime has gone. Waits until the
-    /// server has answered, for at most the connect timeout.
+    /// server has answered, for at most the connect timeout. Ends the attempts at a session for which no request waits.
     pub(super) async fn close(&self) -> Result<()> {
         let (connection, orphans) = self.take_idle();
         let closing = async {
@@ -187,13 +189,18 @@ impl Supervisor {
         timeout(limit, closing).await.map_err(|_| error::not_closed(limit))
     }
 
-    /// Ends the task whose session carries nothing, and returns that session's connection; and sessions without one.
+    /// Ends the task if its session carries nothing, or if it has none and no request waits for one. Returns that session's
+    /// connection, and sessions without one.
     fn take_idle(&self) -> (Option<Arc<Connection>>, Vec<SessionInfo>) {
         let mut state = self.state.lock();
         let mut orphans = std::mem::take(&mut state.orphans);
         let Some(task) = state.task.clone() else {
             return (None, orphans);
         };
+        if task.stop_connecting() {
+            // The next task has reported nothing yet.
+            self.reporter.set(SessionState::Absent);
+        }
         let status = task.status.borrow().clone();
         let mut connection = None;
         match status {
@@ -205,8 +212,14 @@ impl Supervisor {
                 session.end();
             }
             Status::Gone(session) => orphans.extend(session),
-            Status::Connected(_) | Status::Connecting(_) | Status::Failed(..) => return (None, orphans),
+            Status::Failed(..) => {
+                orphans.append(&mut task.orphans.lock());
+                return (None, orphans);
+            }
+            Status::Connected(_) | Status::Connecting(_) => return (None, orphans),
         }
+        // Those that it has not closed yet.
+        orphans.append(&mut task.orphans.lock());
         state.task = None;
         task.stop.notify_one();
         (connection, orphans)
@@ -238,10 +251,16 @@ struct Keeper {
 }
 
 impl Keeper {
-    async fn supervise(self, end: ReportEnd, orphans: Vec<SessionInfo>) {
-        let task = &end.0;
+    async fn supervise(self, end: ReportEnd) {
+        let (task, config) = (&end.0, &self.config);
         let closing = async {
-            join_all(orphans.into_iter().map(|session| close(&self.config, session))).await;
+            let orphans = task.orphans.lock().clone();
+            join_all(orphans.into_iter().map(|session| async move {
+                let id = session.id();
+                close(config, session).await;
+                task.orphans.lock().retain(|orphan| orphan.id() != id);
+            }))
+            .await;
             std::future::pending::<()>().await;
         };
         let keeping = async {
@@ -292,7 +311,41 @@ fn delay_after(earlier_failures: u32) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use tokio::net::TcpListener;
+    use tokio::task::yield_now;
+
     use super::*;
+    use crate::state::{ConnectionState, States};
+
+    #[tokio::test]
+    async fn a_close_ends_attempts_for_which_no_request_waits() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let nobody = listener.local_addr().unwrap().to_string();
+        drop(listener);
+        let config = Arc::new(ZooKeeperConfig::new([nobody]).with_open_acl());
+        let states = Arc::new(States::new(1));
+        let reporter = StateReporter::new(&states, 0);
+        reporter.set(SessionState::Ended);
+        let supervisor = Supervisor::new(config, Arc::default(), reporter);
+        let (task, _) = supervisor.task().unwrap();
+        let request = task.backoff.add_request();
+        supervisor.close().await.unwrap();
+        assert!(supervisor.has(&task));
+        assert_eq!(states.state(), ConnectionState::Lost);
+        drop(request);
+        supervisor.close().await.unwrap();
+        assert!(!supervisor.has(&task));
+        assert_eq!(states.state(), ConnectionState::Unconnected);
+        // What its attempt still reports does not count, and who waits for it starts another one.
+        task.publish(Status::Connecting(None));
+        assert!(matches!(task.session().await, Lookup::Gone));
+        let is_over = async {
+            while Arc::strong_count(&task) > 1 {
+                yield_now().await;
+            }
+        };
+        timeout(Duration::from_secs(60), is_over).await.unwrap();
+    }
 
     #[test]
     fn failures_in_a_row_are_tried_again_ever_later() {

@@ -9,7 +9,10 @@ use lock_core::backend::DistributedLock;
 use lock_core::{ErrorKind, Locker};
 use lock_zookeeper::{ConnectionState, ZooKeeperBackend};
 use testbed::Server;
-use tokio::task::yield_now;
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
+use tokio::runtime::Runtime;
+use tokio::task::{spawn_blocking, yield_now};
 use tokio::time::sleep;
 
 use crate::support::line::Line;
@@ -88,6 +91,88 @@ async fn it_closes_a_session_whose_connection_has_ended() {
         line.heal();
     });
     shut.unwrap();
+    assert_eq!(sessions(&server).await, 0);
+}
+
+/// The number of connections to a line that is cut. It ends each after it has counted it.
+async fn dials(line: &Line) -> usize {
+    let mut own = TcpStream::connect(&line.address).await.unwrap();
+    let _ = own.read(&mut [0]).await;
+    line.dials().len()
+}
+
+/// No request waits for a session any more, so a server that is back gets none.
+#[testbed::test]
+async fn it_ends_the_attempts_to_connect() {
+    let line = Line::to(shared_server().await.address());
+    line.cut();
+    let backend = patient(&line.address, &fresh_root());
+    let locks = locker(backend.clone());
+    let lock = locks.lock("a");
+    let waiting = lock.acquire_within(Duration::from_secs(1));
+    happens("the wait ends", waiting).await.unwrap_err();
+    happens("the shutdown", locks.shutdown()).await.unwrap();
+    // An attempt that was under way is over by the end of this.
+    sleep(Duration::from_millis(500)).await;
+    let before = happens("the line counts", dials(&line)).await;
+    line.heal();
+    // Longer than the longest pause between two attempts.
+    sleep(Duration::from_secs(5)).await;
+    assert_eq!(line.dials().len(), before);
+
+    // It connects again.
+    let again = locker(backend);
+    let guard = happens("a grant", again.lock("a").acquire()).await.unwrap();
+    guard.release().await.unwrap();
+    happens("the shutdown", again.shutdown()).await.unwrap();
+}
+
+/// Another locker may wait for a session of the same backend.
+#[testbed::test]
+async fn it_leaves_an_attempt_alone_for_which_a_request_waits() {
+    let line = Line::to(shared_server().await.address());
+    line.cut();
+    let backend = patient(&line.address, &fresh_root());
+    let connecting = tokio::spawn({
+        let backend = backend.clone();
+        async move { backend.connect().await }
+    });
+    eventually("it connects", async || !line.dials().is_empty()).await;
+    for _ in 0..5 {
+        happens("the close", backend.close()).await.unwrap();
+    }
+    line.heal();
+    happens("a connection", connecting).await.unwrap().unwrap();
+}
+
+/// The task that was to close that session connects in vain, and is ended.
+#[testbed::test]
+async fn it_closes_a_session_whose_runtime_has_gone() {
+    let server = own_server().await;
+    let line = Line::to(server.address());
+    let backend = patient(&line.address, "/locks");
+    spawn_blocking({
+        let backend = backend.clone();
+        move || Runtime::new().unwrap().block_on(backend.connect())
+    })
+    .await
+    .unwrap()
+    .unwrap();
+    assert_eq!(sessions(&server).await, 1);
+    line.cut();
+    let before = line.dials().len();
+    let connecting = tokio::spawn({
+        let backend = backend.clone();
+        async move { backend.connect().await }
+    });
+    eventually("it connects", async || line.dials().len() > before).await;
+    connecting.abort();
+    let _ = happens("the request ends", connecting).await;
+    let (closed, ()) = tokio::join!(happens("the close", backend.close()), async {
+        sleep(Duration::from_millis(500)).await;
+        line.heal();
+    });
+    closed.unwrap();
     assert_eq!(sessions(&server).await, 0);
 }
 

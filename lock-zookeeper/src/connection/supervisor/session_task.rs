@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 use lock_core::Error;
 use lock_kit::runtime::RuntimeCheck;
+use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use zookeeper_client::SessionInfo;
@@ -20,6 +21,8 @@ pub(super) struct SessionTask {
     pub(super) runtime_check: Arc<RuntimeCheck>,
     pub(super) stop: Notify,
     pub(super) had_session: AtomicBool,
+    /// Sessions whose runtime has gone, each until the task has closed it.
+    pub(super) orphans: Mutex<Vec<SessionInfo>>,
 }
 
 #[derive(Clone, Debug)]
@@ -29,7 +32,7 @@ pub(super) enum Status {
     Connected(Arc<Session>),
     /// The task ended at that time, with an error that retrying does not mend.
     Failed(Error, Instant),
-    /// The runtime dropped the task. This session was not closed.
+    /// The task was stopped before it had a session, or its runtime dropped it. This session was not closed.
     Gone(Option<SessionInfo>),
 }
 
@@ -71,8 +74,37 @@ impl SessionTask {
         }
     }
 
-    pub(super) fn publish(&self, status: Status) {
-        self.status.send_replace(status);
+    /// Publishes nothing once it [counts as gone](Self::stop_connecting). A session that was made meanwhile carries nothing, and is
+    /// closed.
+    pub(super) fn publish(&self, next: Status) {
+        let made = match &next {
+            Status::Connected(session) => Some(session.clone()),
+            _ => None,
+        };
+        let is_published = self.status.send_if_modified(|status| {
+            let goes_on = !matches!(status, Status::Gone(_));
+            if goes_on {
+                *status = next;
+            }
+            goes_on
+        });
+        if let Some(session) = made.filter(|_| !is_published) {
+            session.close();
+            session.end();
+        }
+    }
+
+    /// Has it count as gone if it has no session, and no request waits for one: a request that comes later starts another task. The
+    /// caller must stop it. False if it goes on.
+    pub(super) fn stop_connecting(&self) -> bool {
+        let is_awaited = self.backoff.is_awaited();
+        self.status.send_if_modified(|status| {
+            let is_idle = !is_awaited && matches!(status, Status::Connecting(_));
+            if is_idle {
+                *status = Status::Gone(None);
+            }
+            is_idle
+        })
     }
 }
 
