@@ -34,18 +34,23 @@ async fn foreign_keys_are_names_only_if_they_keep_us_out() {
     assert!(release(&held).await);
 }
 
+/// Writes so many locks that somebody holds.
+async fn hold_many(fixture: &Fixture, names: usize) {
+    for number in 0..names {
+        let value = format!("{number:032x} 1 600000");
+        let _: () = fixture
+            .raw(&["SET", &fixture.lock_key(&number.to_string()), &value, "PX", "600000"])
+            .await;
+    }
+}
+
 /// Whoever wants a few names does not get all that the server has.
 #[testbed::test]
 async fn a_page_has_about_as_many_names_as_are_asked_for() {
     const NAMES: usize = 300;
     let fixture = Fixture::new().await;
     let backend = fixture.backend();
-    for number in 0..NAMES {
-        let value = format!("{number:032x} 1 600000");
-        let _: () = fixture
-            .raw(&["SET", &fixture.lock_key(&number.to_string()), &value, "PX", "600000"])
-            .await;
-    }
+    hold_many(&fixture, NAMES).await;
     let (mut names, mut next) = (BTreeSet::new(), Some(ListFrom::all()));
     while let Some(from) = next {
         let page = backend.list(&from, 3).await.expect("an answer");
@@ -65,12 +70,7 @@ async fn a_list_that_goes_on_after_a_restart_misses_no_name() {
         return;
     };
     let backend = fixture.backend();
-    for number in 0..NAMES {
-        let value = format!("{number:032x} 1 600000");
-        let _: () = fixture
-            .raw(&["SET", &fixture.lock_key(&number.to_string()), &value, "PX", "600000"])
-            .await;
-    }
+    hold_many(&fixture, NAMES).await;
     let first = backend.list(&ListFrom::all(), 1000).await.expect("an answer");
     let mut names: BTreeSet<String> = first.names.iter().map(|name| name.as_str().to_owned()).collect();
     assert!((1000..2000).contains(&names.len()), "{} names", names.len());

@@ -12,8 +12,8 @@ use super::driver::{Connection, DialError};
 use crate::config::ZooKeeperConfig;
 use crate::probe::{Diagnosis, diagnose};
 
-/// The time that the driver has to connect before we probe the servers.
-const PROBE_AFTER: Duration = Duration::from_millis(300);
+/// The time without a connection before we probe the servers.
+pub(super) const PROBE_AFTER: Duration = Duration::from_millis(300);
 
 /// Tries each server once: for a new session, or to go on with an earlier one. If that takes longer, the servers are probed, and what was
 /// found goes to `report`. From then on only the servers that serve are tried, if there are any.

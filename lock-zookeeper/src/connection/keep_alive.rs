@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use zookeeper_client::{Error as DriverError, SessionState};
 
 use super::backoff::{Backoff, MAX_DELAY, delays};
-use super::dial::dial;
+use super::dial::{PROBE_AFTER, dial};
 use super::driver::{Connection, DialError};
 use super::establish::closed;
 use super::granted;
@@ -23,8 +23,6 @@ use crate::config::ZooKeeperConfig;
 use crate::error;
 use crate::probe::{ServerMode, diagnose, server_mode};
 
-/// The time without a connection before we probe the servers.
-const PROBE_AFTER: Duration = Duration::from_millis(300);
 /// The time between two such probes.
 const PROBE_AGAIN: Duration = Duration::from_secs(1);
 
