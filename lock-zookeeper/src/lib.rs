@@ -36,10 +36,10 @@
 //! - **A session reconnects by itself**, however long the outage was: the same session if the server still has it, else
 //!   a new one. Each tries to connect at most every 50 ms. After a failure it waits at most 250 ms while a request waits for
 //!   it; otherwise at most a twelfth of the session timeout or 2 s, whichever is shorter, and with jitter twice that. An
-//!   attempt at a server that does not answer at all lasts 0.55 session timeouts. With several servers, one that takes longer than 0.3 s
-//!   is left for those that answer a probe, which takes up to 2 s. If a connected server falls silent, that is noticed after 0.55 session timeouts.
-//!   Then the holds have little time left: they are lost if the silent server is tried first once more. A server that is just starting
-//!   leaves some connections without an answer (seen with 3.8.0), so a hold may be suspect for as long after a restart.
+//!   attempt at a server that does not answer at all lasts 0.55 session timeouts. With several servers, all are probed after 0.3 s, and
+//!   only those that answer within 0.3 s of the first answer are tried on. If a connected server falls silent, that is noticed after 0.55 session
+//!   timeouts. The holds outlive it if another server answers in the time that is left to them. A server that is just starting leaves some
+//!   connections without an answer (seen with 3.8.0), so a hold may be suspect for as long after a restart.
 //! - **One server of several may be wrong**, such as one that is no ZooKeeper: the others are used. Only if none of them serves does `connect`
 //!   fail for that reason.
 //! - **Outages differ from contention.** A request that cannot be sent or is not answered fails as
@@ -230,8 +230,9 @@
 //!
 //! If an application has its own nodes in the tree, or the root path was made by an administrator, change their ACLs as well. An
 //! identity by SASL or by a certificate contains no password, so that no ACL has to be changed. But with SASL's DIGEST-MD5, a server has one
-//! password for each user. A session ends, and all its holds with it, if it reconnects to a server that has another password than its
-//! client. So change such a password while no locks are held.
+//! password for each user. A session that reconnects to a server with another password than its client's is refused. It tries again as long
+//! as its holds may last, and then ends. The nodes of its holds may stay for one more session timeout. So change such a password at the
+//! servers and at the clients in less than the session timeout, or while no locks are held.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 #![cfg_attr(docsrs, feature(doc_cfg))]

@@ -3,9 +3,11 @@
 use std::io;
 use std::time::Duration;
 
-use futures_util::future::join_all;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use lock_core::{Error, ErrorKind};
 use lock_kit::identify::{first_answer, is_tls, speaks_tls, wants_tls, wrong_server};
+use tokio::time::{Instant, timeout_at};
 
 use crate::config::{ZooKeeperConfig, host_and_port};
 
@@ -38,13 +40,27 @@ pub(crate) struct Diagnosis {
     pub(crate) why: Option<Error>,
 }
 
-/// Probes all servers.
-pub(crate) async fn diagnose(config: &ZooKeeperConfig) -> Diagnosis {
-    let probes = config
-        .servers()
-        .iter()
-        .map(|server| probe(config, server, ANSWER_LIMIT));
-    sum_up(config.servers(), join_all(probes).await)
+/// Probes all servers at the same time. Once one serves, the others have `grace` to answer, if it is set; later answers do not count.
+pub(crate) async fn diagnose(config: &ZooKeeperConfig, grace: Option<Duration>) -> Diagnosis {
+    let servers = config.servers();
+    let probes = servers.iter().enumerate();
+    let probes = probes.map(|(at, server)| async move { (at, probe(config, server, ANSWER_LIMIT).await) });
+    let mut probes: FuturesUnordered<_> = probes.collect();
+    let mut answers: Vec<_> = servers.iter().map(|server| Err(silent(server))).collect();
+    let mut end = None;
+    loop {
+        let answered = match end {
+            Some(end) => timeout_at(end, probes.next()).await.ok().flatten(),
+            None => probes.next().await,
+        };
+        let Some((at, answer)) = answered else {
+            return sum_up(servers, answers);
+        };
+        if let (Ok(_), Some(grace), None) = (&answer, grace, end) {
+            end = Some(Instant::now() + grace);
+        }
+        answers[at] = answer;
+    }
 }
 
 fn sum_up(servers: &[String], answers: Vec<Result<ServerMode, Error>>) -> Diagnosis {

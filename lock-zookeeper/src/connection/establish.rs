@@ -42,7 +42,7 @@ pub(super) async fn connect(
         Err(DialError::Driver(DriverError::AuthFailed)) => return Err(error::lock_error(DriverError::AuthFailed)),
         Err(DialError::Driver(error)) => {
             let cause = match cause {
-                None => diagnose(config).await.why,
+                None => diagnose(config, None).await.why,
                 found => found,
             };
             let silent = || Error::new(ErrorKind::Unavailable, "ZooKeeper gave no session").with_source(error);

@@ -43,13 +43,8 @@ impl Session {
             self.set_outage(Some(error::lock_error(DriverError::ConnectionLoss)));
             self.disconnect();
             self.suspect();
-            let end = match state {
-                SessionState::Expired => Some(DriverError::SessionExpired),
-                SessionState::AuthFailed => Some(DriverError::AuthFailed),
-                _ => None,
-            };
-            if let Some(end) = end {
-                return self.ended_by(end);
+            if state == SessionState::Expired {
+                return self.ended_by(DriverError::SessionExpired);
             }
             let connected = tokio::select! {
                 connected = self.connect_again(config, backoff, &mut dialed) => connected,
@@ -103,18 +98,26 @@ impl Session {
                 },
                 Err(DialError::Driver(error)) => error,
                 Err(DialError::Setup(why)) => {
-                    self.suspect_because(&why);
-                    self.set_outage(Some(why));
+                    self.publish_outage(why);
                     backoff.wait(*dialed, delays.next().unwrap_or(MAX_DELAY)).await;
                     continue;
                 }
             };
             // Any other failure leaves the session's state open: a server that restarts counts its sessions anew.
-            if matches!(failure, DriverError::SessionExpired | DriverError::AuthFailed) {
-                return Err(failure);
+            match failure {
+                DriverError::SessionExpired => return Err(failure),
+                // The password may be about to change, or another server may take it.
+                DriverError::AuthFailed if self.may_carry_holds() => self.publish_outage(error::lock_error(failure)),
+                DriverError::AuthFailed => return Err(failure),
+                _ => {}
             }
             backoff.wait(*dialed, delays.next().unwrap_or(MAX_DELAY)).await;
         }
+    }
+
+    fn publish_outage(&self, why: Error) {
+        self.suspect_because(&why);
+        self.set_outage(Some(why));
     }
 
     /// Ends the session, to which the server grants another timeout over this connection. It counts by that one from now on,
@@ -133,7 +136,7 @@ impl Session {
     async fn diagnose_outage(&self, config: &ZooKeeperConfig) -> Infallible {
         sleep(PROBE_AFTER).await;
         loop {
-            if let Some(why) = diagnose(config).await.why {
+            if let Some(why) = diagnose(config, None).await.why {
                 self.suspect_because(&error::connection_lost(why.clone()));
                 self.set_outage(Some(why));
             }

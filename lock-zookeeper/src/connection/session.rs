@@ -182,6 +182,12 @@ impl Session {
         self.liveness.lock().heartbeats.is_fresh(Instant::now())
     }
 
+    /// False if it carries no node, or if the leases of its holds have ended.
+    pub(super) fn may_carry_holds(&self) -> bool {
+        let base = self.liveness.lock().heartbeats.base();
+        base.at.elapsed() < self.timeout && self.names() > 0
+    }
+
     /// Waits until [`is_fresh`](Self::is_fresh).
     pub(crate) async fn fresh(&self) -> Result<(), SessionEnded> {
         while !self.is_fresh() {

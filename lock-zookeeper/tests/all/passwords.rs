@@ -1,34 +1,15 @@
 //! Passwords from outside the configuration, which change while a lock is held.
 
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lock_core::backend::{DistributedLock, ReleaseOptions, ReleaseOutcome, Renewal};
-use lock_core::{CredentialSource, Credentials, Error, ErrorKind};
+use lock_core::{Credentials, Error, ErrorKind};
 use lock_zookeeper::{ZooKeeperBackend, ZooKeeperConfig};
 use tokio::time::sleep;
 
+use crate::support::known::Known;
 use crate::support::line::Line;
 use crate::support::*;
-
-/// What a client gives at its next connection.
-#[derive(Clone)]
-struct Known(Arc<Mutex<Result<Credentials, Error>>>);
-
-impl Known {
-    fn new(credentials: Credentials) -> Self {
-        Self(Arc::new(Mutex::new(Ok(credentials))))
-    }
-
-    fn set(&self, credentials: Result<Credentials, Error>) {
-        *self.0.lock().unwrap() = credentials;
-    }
-
-    fn source(&self) -> CredentialSource {
-        let known = self.clone();
-        CredentialSource::ask(move || std::future::ready(known.0.lock().unwrap().clone()))
-    }
-}
 
 fn client(address: &str, root: &str) -> ZooKeeperConfig {
     let config = ZooKeeperConfig::new([address]).with_root(root).with_user("app");

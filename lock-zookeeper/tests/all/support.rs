@@ -1,4 +1,5 @@
 //! What the tests share: servers, requests, and a second client that looks at the server's nodes.
+pub(crate) mod known;
 pub(crate) mod line;
 
 use std::sync::Arc;
