@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::process::ExitCode;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::{Result, servers};
@@ -44,11 +45,11 @@ pub(crate) struct Options {
 pub(crate) fn run(mut options: Options) -> Result<ExitCode> {
     let start = Instant::now();
     options.install |= testbed::is_ci();
-    let mut runs = Vec::new();
     if options.offline {
         println!("offline: without lock servers and without downloads");
-    } else {
-        prepare(options, &mut runs)?;
+    } else if !options.install {
+        // Before anything long.
+        ensure_nothing_is_missing(options)?;
     }
     let runner = Runner {
         options,
@@ -56,10 +57,19 @@ pub(crate) fn run(mut options: Options) -> Result<ExitCode> {
         deadline: Deadline::new(start + budget(options)),
     };
     links::prepare(&root().join("target/doc"), &PUBLISHED)?;
-    let mut steps = steps::all(&binaries::names()?);
+    let (first, mut steps) = steps::all(&binaries::names()?);
     if options.all {
         steps.extend(steps::thorough());
     }
+    // One mostly waits for the network, the other for the processors.
+    let (installed, built) = thread::scope(|scope| {
+        let installing = options.install.then(|| scope.spawn(|| install(options)));
+        let built = lines::one_after_another(first, Vec::new(), &runner);
+        let installed = installing.map(|installing| installing.join().expect("it returns what goes wrong"));
+        (installed, built)
+    });
+    let mut runs = installed.transpose()?.unwrap_or_default();
+    runs.extend(built);
     let mut runs = lines::run(steps, runs, &runner);
     if lines::passed(&runs, steps::DOCS) {
         runs.push(links_of_docs());
@@ -113,25 +123,28 @@ impl Runs for Runner {
     }
 }
 
-/// Fails at once where something is missing, before anything long.
-fn prepare(options: Options, runs: &mut Vec<Run>) -> Result<()> {
-    if options.install {
-        let start = Instant::now();
-        let left_out = servers::install()?;
-        for why in &left_out {
-            println!("left out: {why}");
-        }
-        runs.push(Run::done("servers", Kind::Download, start.elapsed()));
-        let start = Instant::now();
-        deny::install()?;
-        runs.push(Run::done("install cargo-deny", Kind::Download, start.elapsed()));
-        if options.all {
-            let start = Instant::now();
-            reach::install()?;
-            runs.push(Run::done("install older compilers", Kind::Download, start.elapsed()));
-        }
+/// Installs what the steps need that only run or check what was built.
+fn install(options: Options) -> Result<Vec<Run>> {
+    let start = Instant::now();
+    let left_out = servers::install()?;
+    for why in &left_out {
+        println!("left out: {why}");
     }
-    // Also after installing: a variable may name a server that is not there.
+    let mut runs = vec![Run::done("servers", Kind::Download, start.elapsed())];
+    let start = Instant::now();
+    deny::install()?;
+    runs.push(Run::done("install cargo-deny", Kind::Download, start.elapsed()));
+    if options.all {
+        let start = Instant::now();
+        reach::install()?;
+        runs.push(Run::done("install older compilers", Kind::Download, start.elapsed()));
+    }
+    // A variable may name a server that is not there.
+    ensure_nothing_is_missing(options)?;
+    Ok(runs)
+}
+
+fn ensure_nothing_is_missing(options: Options) -> Result<()> {
     let mut missing: Vec<String> = servers::missing().into_iter().chain(deny::missing()).collect();
     if options.all {
         missing.extend(reach::missing());

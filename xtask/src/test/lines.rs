@@ -19,13 +19,17 @@ pub(crate) trait Runs: Sync {
 
 /// Runs them all, after those of `done`.
 pub(crate) fn run(steps: Vec<Step>, done: Vec<Run>, runner: &impl Runs) -> Vec<Run> {
-    let (alone, steps): (Vec<Step>, Vec<Step>) = steps.into_iter().partition(|step| step.line == Line::Alone);
+    let (last, steps): (Vec<Step>, Vec<Step>) = steps.into_iter().partition(|step| step.line == Line::Alone);
     // Not before: the other lines would run beside it.
-    let mut runs: Vec<Run> = in_lines(steps, done, runner)
-        .into_iter()
-        .map(|run| runner.again(run))
-        .collect();
-    for step in alone {
+    let runs = in_lines(steps, done, runner);
+    let runs = runs.into_iter().map(|run| runner.again(run)).collect();
+    one_after_another(last, runs, runner)
+}
+
+/// Runs them after those of `done`, in one line.
+pub(crate) fn one_after_another(steps: Vec<Step>, done: Vec<Run>, runner: &impl Runs) -> Vec<Run> {
+    let mut runs = done;
+    for step in steps {
         let run = match step.needs {
             Some(needed) if !passed(&runs, needed) => senseless(step, needed),
             _ => runner.run(step, &mut || {}),

@@ -32,7 +32,7 @@ pub(crate) struct Step {
 /// Where a step runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Line {
-    /// What the tests need, and then the suite, with which the other lines begin.
+    /// What the tests need; and then the suite, with which the other lines begin.
     First,
     /// The tests of the crates.
     Crates,
@@ -102,9 +102,14 @@ pub(crate) const PUBLISHED: [&str; 11] = [
 /// The tests on servers mostly wait.
 const MANY_THREADS: (&str, &str) = ("RUST_TEST_THREADS", "20");
 
-/// All steps of a change. `binaries` are the names of the test binaries.
-pub(crate) fn all(binaries: &[String]) -> Vec<Step> {
-    let mut steps = first();
+/// All steps of a change: those that need no server, and the others. `binaries` are the names of the test binaries.
+pub(crate) fn all(binaries: &[String]) -> (Vec<Step>, Vec<Step>) {
+    let mut steps = vec![
+        step(SUITE, Kind::Test, &format!("test {ALL} --test {SUITE} --no-fail-fast"))
+            .with(MANY_THREADS)
+            .needs("build tests"),
+        step("doctests", Kind::Test, &format!("test {ALL} --doc --no-fail-fast")).needs("build tests"),
+    ];
     steps.push(crates(binaries));
     steps.extend(servers());
     steps.extend(builds());
@@ -114,7 +119,7 @@ pub(crate) fn all(binaries: &[String]) -> Vec<Step> {
         step("polylock alone", Kind::Test, "test --package polylock --no-fail-fast").needs("build polylock alone"),
     ];
     steps.extend(alone.map(|step| step.on(Line::Alone)));
-    steps
+    (first(), steps)
 }
 
 fn first() -> Vec<Step> {
@@ -132,10 +137,6 @@ fn first() -> Vec<Step> {
             &format!("clippy {ALL} --test torture --test models -- -D warnings"),
         ),
         step("build tests", Kind::Build, &format!("test {ALL} --no-run")),
-        step(SUITE, Kind::Test, &format!("test {ALL} --test {SUITE} --no-fail-fast"))
-            .with(MANY_THREADS)
-            .needs("build tests"),
-        step("doctests", Kind::Test, &format!("test {ALL} --doc --no-fail-fast")).needs("build tests"),
     ]
 }
 
@@ -292,7 +293,9 @@ mod tests {
     use super::*;
 
     fn all() -> Vec<Step> {
-        super::all(&["core".into(), SUITE.into(), "stages".into()])
+        let (mut steps, others) = super::all(&["core".into(), SUITE.into(), "stages".into()]);
+        steps.extend(others);
+        steps
     }
 
     #[test]
