@@ -8,7 +8,7 @@ use lock_core::backend::{ReleaseOptions, ReleaseOutcome};
 use tokio::task::coop;
 use tokio::time::{sleep, timeout};
 
-use super::support::{LITTLE, Polls, counts};
+use super::support::{LITTLE, Polls, counts, in_one_of};
 use crate::context::{Cx, RawCx};
 use crate::link::Link;
 use crate::raw::Grant;
@@ -159,13 +159,17 @@ pub(crate) async fn a_release_whose_reply_is_lost_counts(cx: &Cx) -> Verdict {
 
 /// A release that was never sent excuses nothing: if the hold was taken away meanwhile, it is lost, not released.
 pub(crate) async fn a_release_that_was_never_sent_is_no_release(cx: &Cx) -> Verdict {
+    in_one_of(3, cx, |name| never_sent(cx, name)).await
+}
+
+async fn never_sent(cx: &Cx, name: &str) -> Verdict {
     let link = Link::new();
     let (client, successor) = (cx.subject_through(&link).await, cx.subject().await);
-    let ask = cx.ask("a").await;
+    let ask = cx.ask(name).await;
     let guard = cx.hold(&client, &ask).await?;
     // Its holder does not learn of it.
     link.stall();
-    cx.take_away("a").await;
+    cx.take_away(name).await;
     let next = cx.hold(&successor, &ask).await?;
     link.cut();
     cx.until_cut_off(&client).await?;
@@ -179,8 +183,10 @@ pub(crate) async fn a_release_that_was_never_sent_is_no_release(cx: &Cx) -> Verd
     match released.map_err(|panic| Stop::assertion(panic.to_string()))? {
         Err(error) if error.kind() == ErrorKind::Lost => {}
         other => {
+            // On a slow machine it goes on in the background.
+            let is_unknown = matches!(&other, Err(error) if error.is_retryable());
             let message = format!("a successor holds it, and its release answered {other:?}");
-            return Err(Stop::assertion(message));
+            return Err(Stop::assertion(message).explained_if(is_unknown));
         }
     }
     cx.ensure_busy(&client, &ask).await?;
