@@ -215,7 +215,15 @@ async fn a_release_while_nobody_leads_frees_the_lock() {
     .await;
     let releasing = tokio::spawn({
         let hold = hold.clone();
-        async move { hold.release(ReleaseOptions::default()).await }
+        async move {
+            loop {
+                match hold.release(ReleaseOptions::default()).await {
+                    // On a busy machine the servers start slowly.
+                    Err(error) if error.is_retryable() => {}
+                    answer => return answer,
+                }
+            }
+        }
     });
     sleep(TICK).await;
     assert!(!releasing.is_finished() && !waiting.is_finished());
