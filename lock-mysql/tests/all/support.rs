@@ -324,14 +324,14 @@ pub(crate) async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, looking)
+    tokio::time::timeout(2 * PATIENCE, looking)
         .await
         .unwrap_or_else(|_| panic!("never {what}"));
 }
 
 /// The same for many at once, which a loaded machine serves slowly.
 pub(crate) async fn all_soon<T>(what: &str, future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(4 * PATIENCE, future)
+    tokio::time::timeout(10 * PATIENCE, future)
         .await
         .unwrap_or_else(|_| panic!("never {what}"))
 }

@@ -143,7 +143,7 @@ fn goes_on(names: &Names, end: Instant) -> bool {
         let most = watched.lock().unwrap().most;
         most.0 > 1 && most.1 > 1
     };
-    now < end || now < end + PATIENCE / 2 && !names.values().all(met)
+    now < end || now < end + 2 * PATIENCE && !names.values().all(met)
 }
 
 fn rand_micros(number: usize) -> u64 {
