@@ -125,8 +125,6 @@ impl<W: Which> Harness for RowLockHarness<W> {
         Timing::default()
             .with_ttl(Duration::from_secs(3))
             .with_tick(Duration::from_secs(1))
-            // Each hold takes a connection: hundreds of them take long on a busy machine, above all over TLS.
-            .with_patience(Duration::from_secs(50))
     }
 
     async fn subject(&self, namespace: &str, route: &Route) -> Arc<dyn Subject> {
