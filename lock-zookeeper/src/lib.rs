@@ -36,8 +36,8 @@
 //! - **A session reconnects by itself**, however long the outage was: the same session if the server still has it, else
 //!   a new one. Each tries to connect at most every 50 ms. After a failure it waits at most 250 ms while a request waits for
 //!   it; otherwise at most a twelfth of the session timeout or 2 s, whichever is shorter, and with jitter twice that. An
-//!   attempt at a server that does not answer at all lasts 0.55 session timeouts. With several servers, all are probed after 0.3 s, and
-//!   only those that answer within 0.3 s of the first answer are tried on. If a connected server falls silent, that is noticed after 0.55 session
+//!   attempt at a server that does not answer at all lasts 0.55 session timeouts. With several servers, all are probed after 0.3 s.
+//!   Then only those are tried that answer within 0.3 s of the first answer. If a connected server falls silent, that is noticed after 0.55 session
 //!   timeouts. The holds outlive it if another server answers in the time that is left to them. A server that is just starting leaves some
 //!   connections without an answer (seen with 3.8.0), so a hold may be suspect for as long after a restart.
 //! - **One server of several may be wrong**, such as one that is no ZooKeeper: the others are used. Only if none of them serves does `connect`

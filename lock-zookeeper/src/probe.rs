@@ -40,7 +40,7 @@ pub(crate) struct Diagnosis {
     pub(crate) why: Option<Error>,
 }
 
-/// Probes all servers at the same time. Once one serves, the others have `grace` to answer, if it is set; later answers do not count.
+/// Probes all servers at the same time. Once one serves, the others have `grace` to answer, if it is set. After that they count as silent.
 pub(crate) async fn diagnose(config: &ZooKeeperConfig, grace: Option<Duration>) -> Diagnosis {
     let servers = config.servers();
     let probes = servers.iter().enumerate();

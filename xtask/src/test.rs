@@ -61,9 +61,11 @@ pub(crate) fn run(mut options: Options) -> Result<ExitCode> {
     if options.all {
         steps.extend(steps::thorough());
     }
-    // One mostly waits for the network, the other for the processors.
+    // One mostly waits for the network, the other for the processors. Who must mend the machine reads it before the builds end.
     let (installed, built) = thread::scope(|scope| {
-        let installing = options.install.then(|| scope.spawn(|| install(options)));
+        let installing = options
+            .install
+            .then(|| scope.spawn(|| install(options).inspect_err(|error| println!("error: {error}"))));
         let built = lines::one_after_another(first, Vec::new(), &runner);
         let installed = installing.map(|installing| installing.join().expect("it returns what goes wrong"));
         (installed, built)

@@ -148,7 +148,7 @@ pub(crate) fn answer_limit(timeout: Duration) -> Duration {
 /// The limit for a connection that brings nothing at all, after which it is given up.
 ///
 /// Longer than the time between two answers when a line that was fast becomes one with a round trip of 0.4 timeouts; and
-/// so short that a new connection to an ensemble is there before the holds are lost.
+/// so short that time is left for a new connection to an ensemble before the holds are lost.
 pub(crate) fn read_timeout(timeout: Duration) -> Duration {
     timeout * 11 / 20
 }
