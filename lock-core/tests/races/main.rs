@@ -2,7 +2,7 @@
 //! in thousands of schedules, and again with a mutant that it has to find.
 //!
 //! `cargo xtask test` runs them; by hand, in a target directory of their own:
-//! `RUSTFLAGS="--cfg shuttle" CARGO_TARGET_DIR=target/races cargo test --package lock-core --test races`.
+//! `RUSTFLAGS="--cfg shuttle" cargo test --profile races --package lock-core --test races --target-dir target/races`.
 #![cfg(shuttle)]
 
 mod drop_against_shutdown;

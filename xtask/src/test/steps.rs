@@ -250,7 +250,7 @@ fn on_edition(edition: Edition) -> Step {
 
 /// Core with shuttle in place of its locks: another build of everything, which would push out the first.
 fn races(name: &str, kind: Kind, how: &str) -> Step {
-    let what = "test --package lock-core --test races --target-dir target/races";
+    let what = "test --profile races --package lock-core --test races --target-dir target/races";
     step(name, kind, &format!("{what}{how}")).with(("RUSTFLAGS", "--cfg shuttle -D warnings"))
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::mutant::QuorumMutant;
 
 /// The bounds of a history, and what goes wrong in it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Scenario {
     /// The number of nodes.
     pub nodes: usize,
@@ -61,7 +61,7 @@ pub struct Scenario {
 }
 
 /// The delays and losses of messages.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Network {
     /// The shortest way.
     pub shortest: Duration,
@@ -78,7 +78,7 @@ pub struct Network {
 }
 
 /// The average rates of faults; `None` for never.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Faults {
     /// Each client is paused for up to three TTLs.
     pub pause_every: Option<Duration>,

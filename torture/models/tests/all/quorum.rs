@@ -36,22 +36,23 @@ fn whoever_reaches_a_majority_goes_on() {
 
 #[test]
 fn every_mutant_of_the_quorum_is_caught() {
+    let mut kept = Vec::new();
     for mutant in QuorumMutant::ALL {
         let broken = Scenario::default().with(*mutant);
         let seeds = match broken.longest_wait {
             Some(_) => SEEDS_OF_WAITS,
             None => SEEDS,
         };
-        let totals = run_all(&broken, 1..=seeds);
-        println!("{mutant:?}: {totals}");
-        assert!(
-            totals.sum.broken(mutant.breaks()) > 0,
-            "{mutant:?} does not break {:?}",
-            mutant.breaks()
-        );
+        let breaks = |seed: &u64| run(&broken, *seed).broken(mutant.breaks()) > 0;
+        let caught = (1..=seeds).find(breaks);
+        println!("{mutant:?}: {:?} is broken by seed {caught:?}", mutant.breaks());
+        assert!(caught.is_some(), "{mutant:?} does not break {:?}", mutant.breaks());
         // The mutant does, and not what else it needs.
         let same = Scenario { mutant: None, ..broken };
-        assert_kept(&format!("{mutant:?} left out"), &same, &run_all(&same, 1..=seeds));
+        if !kept.contains(&same) {
+            assert_kept(&format!("{mutant:?} left out"), &same, &run_all(&same, 1..=seeds));
+            kept.push(same);
+        }
     }
 }
 
