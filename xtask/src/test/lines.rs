@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Instant;
 
 use super::run::{Outcome, Run};
-use super::steps::{Kind, Line, SUITE, Step};
+use super::steps::{DOCS, Kind, Line, SUITE, Step};
 
 /// What is done with one step.
 pub(crate) trait Runs: Sync {
@@ -149,9 +149,10 @@ impl Board {
         passed(&state.runs, name)
     }
 
-    /// What only builds and computes yields to tests, unless a line waits for it, and as long as none has ended.
+    /// What only builds and computes yields to tests, unless a line waits for it, and as long as none has ended. Tests on other servers
+    /// begin when the documentation is written, as cargo's folder is locked until then.
     fn yields(&self, step: &Step) -> bool {
-        let is_awaited = self.awaited.contains(step.name.as_str());
+        let is_awaited = step.name == DOCS || self.awaited.contains(step.name.as_str());
         step.line == Line::Builds && !is_awaited && self.state().running.len() == Line::SIDE_BY_SIDE.len()
     }
 

@@ -186,6 +186,7 @@ fn what_computes_yields_unless_a_line_waits_for_it_or_one_has_ended() {
     ];
     let builds = [
         on(Line::Builds, "build torture"),
+        on(Line::Builds, DOCS),
         on(Line::Builds, "build races"),
         on(Line::Builds, "races").needs("build races"),
     ];
