@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use tokio::sync::Semaphore;
+
 use crate::server::{Server, blocking};
 use crate::zookeeper::{self, ZooKeeper};
 use crate::{Error, port::Port};
@@ -18,6 +20,9 @@ use network::Network;
 /// How many servers an ensemble has.
 const SERVERS: usize = 3;
 const MAJORITY: usize = SERVERS / 2 + 1;
+
+/// How many ensembles start at a time. All those of twenty tests together would keep each of them from serving for minutes.
+static STARTING: Semaphore = Semaphore::const_new(2);
 
 /// A ZooKeeper ensemble of three servers to test against. Clones share it; the last one to be dropped ends it.
 ///
@@ -147,6 +152,7 @@ impl Ensemble {
         })
         .await?;
         let member = |index| Server::start_own(Member::new(zookeeper.clone(), index, peers.clone(), network.clone()));
+        let _starting = STARTING.acquire().await.expect("nobody closes it");
         let (first, second, third) = tokio::try_join!(member(0), member(1), member(2))?;
         Ok(Self {
             servers: [first, second, third],

@@ -83,7 +83,7 @@ impl Own {
 
     fn wait_until_ready(&self, recipe: &dyn Recipe) -> Result<(), String> {
         /// Many times what the slowest needs on an overloaded machine.
-        const AT_MOST: Duration = Duration::from_secs(60);
+        const AT_MOST: Duration = Duration::from_secs(180);
         let process = self.running.as_ref().ok_or("it was not started")?;
         let data = self.data();
         let run = Run {
