@@ -128,7 +128,7 @@ async fn loss_of_a_revoked_guard(
         .soon("acquire", locks.lock("a").acquire())
         .await?
         .or_fail("acquire")?;
-    let operator = Locker::from_backend(cx.backend().await);
+    let operator = Locker::from_backend(cx.backend().await).with_operation_timeout(cx.patience());
     let done = cx.soon("a revoke", operator.revoke("a", guard.token(), how)).await?;
     let is_done = matches!(done.or_fail("revoke")?, Revoked::Done { .. });
     let lost = cx

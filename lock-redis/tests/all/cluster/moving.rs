@@ -28,6 +28,7 @@ async fn holds_live_on_in_a_slot_that_stays_on_its_way() {
 #[testbed::test]
 async fn holds_with_replicas_live_on_in_a_slot_that_stays_on_its_way() {
     let fixture = Fixture::own(true).await;
+    fixture.bears_pauses().await;
     let backend = with_config(fixture.config().with_replicas(1));
     live_on_in_a_slot_on_its_way(&fixture, &backend, 1).await;
 }
@@ -104,6 +105,7 @@ fn assert_renewed(renewal: Renewal) {
 async fn holds_live_on_in_a_slot_on_its_way_to_a_master_without_slots() {
     let fixture = Fixture::own(true).await;
     let to = without_slots(&fixture).await;
+    fixture.bears_pauses().await;
     let of = fixture.name_on(0).await;
     let slot = fixture.slot(&of).await;
     let backends = [(fixture.backend(), false), (fixture.trusting(&[0, 1, 2]).await, true)];
