@@ -22,6 +22,9 @@ use crate::worker::job::Order;
 /// Many times what a process needs on an overloaded machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// For how long a server on an overloaded machine may still execute requests of callers that have ended. What stays longer is left behind.
+const LATE: Duration = Duration::from_secs(5);
+
 /// Runs it and leaves its history in `dir`, an empty directory.
 pub(crate) async fn run(config: RunConfig, dir: &Path) -> Result<()> {
     if let Some(why) = config.refused() {
@@ -119,6 +122,18 @@ fn tell_all(processes: &[WorkerProcess], order: Order) {
     }
 }
 
+/// What is on the server although it should be gone. On a busy machine, the last requests may arrive after their callers have ended.
+async fn left_behind(server: &LockServer) -> Result<Vec<String>> {
+    let start = Instant::now();
+    loop {
+        let left = server.leftovers().await?;
+        if left.is_empty() || start.elapsed() >= LATE {
+            return Ok(left);
+        }
+        sleep(Duration::from_millis(50)).await;
+    }
+}
+
 /// The holds and the number of connections that are left on the server, and the failures of the processes.
 async fn look_back(targets: &Targets, before: usize) -> Result<(Vec<String>, usize, Vec<String>)> {
     let (config, processes) = (&targets.config, &targets.processes);
@@ -135,7 +150,7 @@ async fn look_back(targets: &Targets, before: usize) -> Result<(Vec<String>, usi
         }
     }
     sleep(config.lingering()).await;
-    leftovers.extend(targets.server.leftovers().await?);
+    leftovers.extend(left_behind(&targets.server).await?);
     for process in processes.iter() {
         process.signal(Signal::CONT);
         match process.end(PATIENCE).await {

@@ -118,8 +118,10 @@ impl Runs for Runner {
 
     fn again(&self, run: Run) -> Run {
         match run.kind {
-            // No slow machine explains what the races find.
-            Kind::Test if run.line != Line::Builds => run::again(run, &self.path, self.options.offline, &self.deadline),
+            // No slow machine explains what the races and the models find.
+            Kind::Test | Kind::Torture if run.line != Line::Builds => {
+                run::again(run, &self.path, self.options.offline, &self.deadline)
+            }
             _ => run,
         }
     }
