@@ -21,7 +21,7 @@ use network::Network;
 const SERVERS: usize = 3;
 const MAJORITY: usize = SERVERS / 2 + 1;
 
-/// How many ensembles start at a time. All those of twenty tests together would keep each of them from serving for minutes.
+/// How many ensembles start at a time. Of twelve that started at once on a busy machine, none served within a minute.
 static STARTING: Semaphore = Semaphore::const_new(2);
 
 /// A ZooKeeper ensemble of three servers to test against. Clones share it; the last one to be dropped ends it.

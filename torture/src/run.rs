@@ -22,7 +22,7 @@ use crate::worker::job::Order;
 /// Many times what a process needs on an overloaded machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// For how long a server on an overloaded machine may still execute requests of callers that have ended. What stays longer is left behind.
+/// For how long an overloaded server may still execute requests of callers that have ended. What stays longer is left behind.
 const LATE: Duration = Duration::from_secs(5);
 
 /// Runs it and leaves its history in `dir`, an empty directory.
@@ -122,7 +122,7 @@ fn tell_all(processes: &[WorkerProcess], order: Order) {
     }
 }
 
-/// What is on the server although it should be gone. On a busy machine, the last requests may arrive after their callers have ended.
+/// What is on the server although it should be gone. If the server is overloaded, what comes of the last requests goes later.
 async fn left_behind(server: &LockServer) -> Result<Vec<String>> {
     let start = Instant::now();
     loop {

@@ -37,8 +37,8 @@ const RUNS: usize = 6;
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// `assert!` with a message, for two holders at a time and a token that went back: the message begins with [`SAFETY`], so that
-/// `cargo xtask test` does not repeat the test, which may pass alone.
+/// `assert!` with a message, for what no slow machine explains, such as two holders at a time or a token that went back: the message
+/// begins with [`SAFETY`], so that `cargo xtask test` does not repeat the test, which may pass alone.
 #[macro_export]
 macro_rules! assert_safe {
     ($is_safe:expr, $($message:tt)+) => {

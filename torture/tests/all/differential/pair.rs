@@ -8,6 +8,7 @@ use lock_core::backend::{
     AcquireRequest, Attempt, DistributedLock, Hold, LockStatus, ReleaseOptions, ReleaseOutcome, Renewal, rules,
 };
 use lock_core::{FencingToken, LockName};
+use testbed::steady::SAFETY;
 use tokio::time::Instant;
 use torture_models::id::Id;
 use torture_models::mutant::Mutant;
@@ -248,7 +249,8 @@ impl<'a, S: Subject> Pair<'a, S> {
         self.origin.elapsed()
     }
 
+    /// Of a disagreement, which no slow machine explains.
     fn context(&self) -> String {
-        format!("seed {} after {:?}", self.seed, self.steps)
+        format!("{SAFETY}seed {} after {:?}", self.seed, self.steps)
     }
 }

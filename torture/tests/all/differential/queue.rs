@@ -7,6 +7,7 @@ use lock_core::backend::rules;
 use lock_redis::redis::{self, Value};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
+use testbed::steady::SAFETY;
 use torture_models::id::Id;
 use torture_models::mutant::Mutant;
 use torture_models::request::{Reply, Request, Wake};
@@ -47,7 +48,7 @@ async fn the_queue_s_scripts_decide_as_the_model() {
     for seed in 0..500 {
         granted += examine(&mut scripts, None, seed)
             .await
-            .unwrap_or_else(|wrong| panic!("{wrong}"));
+            .unwrap_or_else(|wrong| panic!("{SAFETY}{wrong}"));
     }
     assert!(
         granted > 2000,
