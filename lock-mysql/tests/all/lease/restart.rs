@@ -27,7 +27,8 @@ async fn a_hold_outlasts_a_killed_server_that_comes_back_in_time() {
 async fn a_waiter_outlasts_a_restart() {
     let fixture = Fixture::own().await;
     let (first, second) = (locker(&fixture), locker(&fixture));
-    let guard = first.lock("a").acquire().await.unwrap();
+    // On a busy machine the server may need a minute.
+    let guard = first.lock("a").ttl(secs(600)).acquire().await.unwrap();
     let mut observer = fixture.observer().await;
     let waiting = tokio::spawn(async move { second.lock("a").acquire().await });
     let sql = format!("SELECT COUNT(*) FROM {}_leases WHERE wanted>0", fixture.table);
