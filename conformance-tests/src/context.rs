@@ -16,7 +16,10 @@ use crate::link::Link;
 use crate::subject::{Ask, Subject, SubjectGuard};
 use crate::verdict::{Capability, OrFail, Skip, Stop, Verdict};
 
+mod pauses;
 mod ttls;
+
+pub(crate) use pauses::{LOOK_AGAIN, Pauses};
 
 /// A server, a namespace of its own on it, and the means to make clients.
 #[derive(Debug)]
@@ -36,9 +39,6 @@ pub(crate) struct RawCx {
     /// The mode of a case that names none.
     alone: Mode,
 }
-
-/// Looks at the server this often while it waits for something to happen there.
-pub(crate) const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 impl Cx {
     pub(crate) fn new(harness: Arc<dyn Harness>, namespace: String, test: String) -> Self {
@@ -182,10 +182,11 @@ impl Cx {
         let observer = self.observer().await;
         let is_paused = self.timing().paused;
         let asked = async {
+            let mut pauses = Pauses::new();
             loop {
                 match observer.status(name).await {
                     // A busy machine may answer too late, and a quorum not know it for a moment.
-                    Err(error) if error.is_retryable() && !is_paused => sleep(LOOK_AGAIN).await,
+                    Err(error) if error.is_retryable() && !is_paused => pauses.pass().await,
                     status => return status,
                 }
             }
@@ -231,12 +232,13 @@ impl Cx {
     async fn ensure_freed(&self, name: &str, bound: Duration, after: &str, at: &Location<'_>) -> Verdict {
         let observer = self.observer().await;
         let free = async {
+            let mut pauses = Pauses::new();
             loop {
                 match observer.status(name).await {
                     Ok(status) if !status.is_held() && status.waiting.unwrap_or(0) == 0 => return Ok(()),
                     // A quorum may not know who has the name while something is undone.
                     Err(error) if !error.is_retryable() => return Err(error),
-                    _ => sleep(LOOK_AGAIN).await,
+                    _ => pauses.pass().await,
                 }
             }
         };
@@ -257,11 +259,12 @@ impl Cx {
     /// number of waiters is all that the contract asks for, and a subject reports nothing else from which to tell that it waits.
     pub(crate) async fn until_places(&self, name: &str, places: usize) -> Verdict {
         let counted = async {
+            let mut pauses = Pauses::new();
             while let Some(waiting) = self.status(name).await?.waiting {
                 if waiting >= places {
                     return Ok(());
                 }
-                sleep(LOOK_AGAIN).await;
+                pauses.pass().await;
             }
             sleep(10 * LOOK_AGAIN).await;
             Ok(())
@@ -272,8 +275,9 @@ impl Cx {
     /// Waits until a client whose link is cut knows it.
     pub(crate) async fn until_cut_off(&self, client: &Arc<dyn Subject>) -> Verdict {
         let noticed = async {
+            let mut pauses = Pauses::new();
             while client.status("anything").await.is_ok() {
-                sleep(LOOK_AGAIN).await;
+                pauses.pass().await;
             }
         };
         self.soon("the client to notice that it is cut off", noticed).await

@@ -173,6 +173,10 @@ impl Recipe for MariaDb {
         )
     }
 
+    fn is_slow_to_start(&self) -> bool {
+        true
+    }
+
     fn fill(&self, data: &Path, _port: u16) -> Result<(), Error> {
         let template = template::of(&locate::sql(self.edition)?, &self.options)?;
         data::copy(&template, data).map_err(Error::io("copying a template"))?;

@@ -5,12 +5,19 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
+use tokio::runtime::Handle;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::port::Port;
 use crate::process::Process;
 use crate::recipe::{Recipe, Run};
 use crate::watchdog::Watchdog;
 use crate::{Error, data};
+
+/// How many servers start at a time that are slow to start. Twenty at once leave nothing to the tests beside them, whose clocks go on.
+const AT_A_TIME: usize = 3;
+
+static STARTING: Semaphore = Semaphore::const_new(AT_A_TIME);
 
 /// A server that we started. The fields are dropped in this order: the port stays ours until all else is gone.
 #[derive(Debug)]
@@ -52,6 +59,7 @@ impl Own {
         self.port.number()
     }
 
+    /// Blocks. To be called where a runtime's blocking work is done.
     pub(crate) fn restart(&mut self, recipe: &dyn Recipe, what: Data) -> Result<(), Error> {
         self.kill()?;
         let data = self.data();
@@ -63,6 +71,7 @@ impl Own {
             recipe.fill(&data, self.port.number())?;
         }
         let command = recipe.command(&data, self.port.number())?;
+        let _starting = recipe.is_slow_to_start().then(its_turn);
         self.running = Some(Process::start(&command, &self.log(), &self.watchdog)?);
         self.wait_until_ready(recipe).map_err(|problem| {
             let log = data::log_tail(&self.log());
@@ -129,6 +138,13 @@ impl Own {
     }
 }
 
+/// Waits until it may start.
+fn its_turn() -> SemaphorePermit<'static> {
+    Handle::current()
+        .block_on(STARTING.acquire())
+        .expect("nobody closes it")
+}
+
 impl Drop for Own {
     fn drop(&mut self) {
         // What fails here is left to the watchdog.
@@ -138,10 +154,12 @@ impl Drop for Own {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
     use std::net::{Ipv4Addr, TcpListener};
     use std::path::Path;
     use std::process::Command;
-    use std::sync::Mutex;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::{Arc, Mutex};
 
     use super::*;
     use crate::Redis;
@@ -187,6 +205,82 @@ mod tests {
         fn is_ready(&self, run: &Run<'_>) -> bool {
             self.redis.is_ready(run)
         }
+    }
+
+    /// Redis as one of those that are slow to start.
+    #[derive(Debug)]
+    struct Slow {
+        redis: Redis,
+        starting: Arc<Starting>,
+    }
+
+    /// The ports of the servers that were asked and are not ready, and how many there were at a time.
+    #[derive(Debug, Default)]
+    struct Starting {
+        ports: Mutex<HashSet<u16>>,
+        most: AtomicUsize,
+    }
+
+    impl Recipe for Slow {
+        fn name(&self) -> &'static str {
+            self.redis.name()
+        }
+
+        fn url_variable(&self) -> &'static str {
+            "POLYLOCK_NO_SUCH_URL"
+        }
+
+        fn default_port(&self) -> u16 {
+            self.redis.default_port()
+        }
+
+        fn url(&self, port: u16) -> Url {
+            self.redis.url(port)
+        }
+
+        fn is_slow_to_start(&self) -> bool {
+            true
+        }
+
+        fn fill(&self, data: &Path, port: u16) -> Result<(), Error> {
+            self.redis.fill(data, port)
+        }
+
+        fn command(&self, data: &Path, port: u16) -> Result<Command, Error> {
+            self.redis.command(data, port)
+        }
+
+        fn is_ready(&self, run: &Run<'_>) -> bool {
+            let mut ports = self.starting.ports.lock().expect("no panics");
+            // The first look finds none of them ready.
+            if ports.insert(run.port) {
+                self.starting.most.fetch_max(ports.len(), Ordering::Relaxed);
+                return false;
+            }
+            let is_ready = self.redis.is_ready(run);
+            if is_ready {
+                ports.remove(&run.port);
+            }
+            is_ready
+        }
+    }
+
+    #[tokio::test]
+    async fn those_that_are_slow_to_start_start_a_few_at_a_time() {
+        if crate::skip_offline() {
+            return;
+        }
+        let starting = Arc::new(Starting::default());
+        let starts = (0..8).map(|_| {
+            let (redis, starting) = (Redis::new(), starting.clone());
+            tokio::spawn(Server::start(Slow { redis, starting }))
+        });
+        let starts: Vec<_> = starts.collect();
+        for start in starts {
+            start.await.expect("no panics").expect("it starts");
+        }
+        let most = starting.most.load(Ordering::Relaxed);
+        assert!((1..=AT_A_TIME).contains(&most), "{most} at a time");
     }
 
     #[tokio::test]

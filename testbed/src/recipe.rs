@@ -19,6 +19,10 @@ pub(crate) trait Recipe: Debug + Send + Sync + 'static {
     fn plain_port(&self) -> Option<u16> {
         None
     }
+    /// Whether it computes for so long when it starts that it slows down what runs beside it.
+    fn is_slow_to_start(&self) -> bool {
+        false
+    }
     /// Makes what the server needs before its first start in `data`, an empty directory.
     fn fill(&self, data: &Path, port: u16) -> Result<(), Error>;
     fn command(&self, data: &Path, port: u16) -> Result<Command, Error>;

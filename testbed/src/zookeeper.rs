@@ -241,6 +241,10 @@ impl Recipe for ZooKeeper {
         self.tls.as_ref().map(|(_, plain)| plain.number())
     }
 
+    fn is_slow_to_start(&self) -> bool {
+        true
+    }
+
     fn fill(&self, data: &Path, port: u16) -> Result<(), Error> {
         if let Some((user, password)) = &self.sasl {
             let module = "org.apache.zookeeper.server.auth.DigestLoginModule";

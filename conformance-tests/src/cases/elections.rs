@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::child::Child;
-use crate::context::{Cx, LOOK_AGAIN};
+use crate::context::{Cx, Pauses};
 use crate::job::Job;
 use crate::link::Link;
 use crate::subject::{Candidate, Elected, ElectionState, Subject, SubjectGuard, Then, Work};
@@ -317,13 +317,13 @@ async fn state_in_the_end(
     candidate: &dyn Candidate,
     is_expected: impl Fn(&ElectionState) -> bool,
 ) -> ElectionState {
-    let end = Instant::now() + cx.patience();
+    let (end, mut pauses) = (Instant::now() + cx.patience(), Pauses::new());
     loop {
         let state = candidate.state().await;
         if is_expected(&state) || cx.timing().paused || Instant::now() >= end {
             return state;
         }
-        sleep(LOOK_AGAIN).await;
+        pauses.pass().await;
     }
 }
 

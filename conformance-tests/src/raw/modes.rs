@@ -9,12 +9,9 @@ use lock_core::backend::{AcquireRequest, Busy, DistributedLock, Mode, Permits, R
 use tokio::time::sleep;
 
 use super::{ASKER, Grant, SOON_AGAIN, Waiter, granted};
-use crate::context::{RawCx, lock_name};
+use crate::context::{Pauses, RawCx, lock_name};
 use crate::link::Link;
 use crate::verdict::{Capability, OrFail, Skip, Stop, Verdict, ensure};
-
-/// Looks this often at a server that is to show something.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// Long enough for a server to grant what it should not.
 pub(crate) const A_MOMENT: Duration = Duration::from_millis(100);
@@ -206,8 +203,9 @@ impl RawCx {
     /// Waits until so many hold the name.
     pub(crate) async fn until_holders(&self, name: &str, expected: usize, bound: Duration, when: &str) -> Verdict {
         let shown = async {
+            let mut pauses = Pauses::new();
             while self.holders(name).await? != expected {
-                sleep(LOOK_AGAIN).await;
+                pauses.pass().await;
             }
             Ok::<_, Stop>(())
         };

@@ -4,7 +4,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread::sleep;
 use std::time::Instant;
 
-use crate::{AT_MOST, Answer, PAUSE};
+use crate::{AT_MOST, Answer, PAUSE, longer};
 
 /// Asks again and again until it is so: `true`, `Some`, or `Ok`.
 ///
@@ -12,14 +12,17 @@ use crate::{AT_MOST, Answer, PAUSE};
 /// If it takes longer than [`AT_MOST`], with `what` is not so, and the last answer.
 #[track_caller]
 pub fn eventually<A: Answer>(what: &str, mut ask: impl FnMut() -> A) -> A::Value {
-    let start = Instant::now();
+    let (start, mut pause) = (Instant::now(), PAUSE);
     loop {
         match ask().into_value() {
             Ok(value) => return value,
             Err(last) if start.elapsed() >= AT_MOST => {
                 panic!("not so within {AT_MOST:?}: {what}; at last: {last}")
             }
-            Err(_) => sleep(PAUSE),
+            Err(_) => {
+                sleep(pause);
+                pause = longer(pause);
+            }
         }
     }
 }

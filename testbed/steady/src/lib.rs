@@ -34,8 +34,10 @@ pub const SAFETY: &str = "SAFETY: ";
 const MEASUREMENTS: usize = 3;
 /// The most runs until a scenario succeeds that means nothing if the machine stands still.
 const RUNS: usize = 6;
-/// Between two looks.
+/// The first pause between two looks. Most things happen soon.
 const PAUSE: Duration = Duration::from_millis(5);
+/// The longest one.
+const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
 /// `assert!` with a message, for what no slow machine explains, such as two holders at a time or a token that went back: the message
 /// begins with [`SAFETY`], so that `cargo xtask test` does not repeat the test, which may pass alone.
@@ -70,6 +72,7 @@ pub fn eventually<A: Answer>(what: &str, mut ask: impl AsyncFnMut() -> A) -> imp
     let at = Location::caller();
     async move {
         let (end, mut last) = (Instant::now() + AT_MOST, "no answer".to_owned());
+        let mut pause = PAUSE;
         while let Ok(answer) = timeout_at(end, ask()).await {
             match answer.into_value() {
                 Ok(value) => return value,
@@ -78,10 +81,16 @@ pub fn eventually<A: Answer>(what: &str, mut ask: impl AsyncFnMut() -> A) -> imp
             if Instant::now() >= end {
                 break;
             }
-            sleep(PAUSE).await;
+            sleep(pause).await;
+            pause = longer(pause);
         }
         panic!("not so within {AT_MOST:?}: {what} (at {at}); at last: {last}");
     }
+}
+
+/// The pause after this one: many tests that look are a load by themselves.
+fn longer(pause: Duration) -> Duration {
+    (pause * 3 / 2).min(LONGEST_PAUSE)
 }
 
 /// Repeats a scenario until its time or its count stays below the bound, three times at most. A busy machine and background work
