@@ -118,7 +118,7 @@ async fn a_control_connection_to_another_server_is_made_anew() {
     let (fixture, elsewhere) = (Fixture::own().await, Fixture::own().await);
     let (proxy, backend) = without_connections(&fixture).await;
     proxy.lead_next_to(&[&elsewhere]);
-    let granted = soon("granted", ask(&backend, options("a", secs(10)).waits(false)));
+    let granted = soon("granted", ask(&backend, options("a", secs(600)).waits(false)));
     let granted = granted.await.unwrap();
     let status = backend.status(&name("a")).await.unwrap();
     assert_eq!(status.holders[0].token, Some(granted.hold.token()));
