@@ -383,5 +383,5 @@ pub(crate) fn named(name: &str) -> &'static Case {
     CASES
         .iter()
         .find(|case| case.name == name)
-        .unwrap_or_else(|| panic!("no case {name:?}: the tests are made from the same list"))
+        .unwrap_or_else(|| panic!("there is no case {name:?}: `conformance_tests::cases::all()` has them all"))
 }

@@ -20,7 +20,7 @@ use crate::subject::Subject;
 #[async_trait]
 pub trait Harness: Debug + Send + Sync + 'static {
     /// The server for one case. Called on another runtime than the case's, which ends when this returns, and what was spawned on it too: a server in
-    /// this process needs a thread of its own. For [`ServerUse::Own`] it must be one that [`restart`](Self::restart) may restart at the same
+    /// this process needs a thread of its own, and a client that is made here stops working. For [`ServerUse::Own`] it must be one that [`restart`](Self::restart) may restart at the same
     /// address. If the harness cannot restart its server, return [`NoServer::Offline`] for that, with the reason: the cases that restart
     /// it are skipped then, visibly. Nothing limits its time.
     ///
@@ -129,7 +129,8 @@ pub enum NoServer {
 pub struct Timing {
     /// Whether Tokio's clock is paused, and advances when all tasks wait. Defaults to false.
     pub paused: bool,
-    /// The TTL that cases ask for. Defaults to 3 s: a busy machine may stand still for one or two.
+    /// The TTL that cases ask for. Defaults to 3 s: a busy machine may stand still for one or two. Not below the shortest TTL of the
+    /// backend, which would refuse it.
     /// Cases hold and keep names for three times this, and extend a hold to six times this: the longest TTL of a backend is at least the
     /// former, and the latter if it declares `extend`.
     pub ttl: Duration,

@@ -7,8 +7,9 @@
 //!
 //! # Testing a backend of your own
 //! Write a [`Harness`]. It says how to make a client in a namespace, by which route, also in a child process; how to end a
-//! hold at the server; and how to restart the server. Then one line makes the tests. This is the harness of the memory
-//! backend, in one file such as `tests/conformance.rs`:
+//! hold at the server; and how to restart the server. Then one line makes the tests. It needs the crates `conformance-tests`,
+//! `async-trait` and `lock-core`, the last one from the same source as the suite. This is the harness of the memory backend, in one file
+//! such as `tests/conformance.rs`:
 //!
 //! ```
 //! use std::sync::Arc;
@@ -51,11 +52,11 @@
 //!     }
 //!
 //!     fn address(&self) -> Option<String> {
-//!         None // a real one gives its children an address to attach to
+//!         None // a real one gives its children an address to attach to: Some("127.0.0.1:2379".to_owned())
 //!     }
 //!
 //!     fn timing(&self) -> Timing {
-//!         Timing::paused() // a real one: Timing::default().with_ttl(..)
+//!         Timing::paused() // a real one: Timing::default().with_ttl(..), not below the shortest TTL of the backend
 //!     }
 //!
 //!     async fn subject(&self, namespace: &str, route: &Route) -> Arc<dyn Subject> {
@@ -78,7 +79,8 @@
 //! #[async_trait]
 //! impl BackendHarness for MemoryHarness {
 //!     async fn backend(&self, namespace: &str, route: &Route) -> Arc<dyn DistributedLock> {
-//!         // A real one connects to `route.resolve(server).await`: a fault proxy stands there where one is wanted.
+//!         // A real one, whose server is the `SocketAddr` 127.0.0.1:2379, makes a client of `route.resolve(server).await`: a fault
+//!         // proxy stands there where one is wanted.
 //!         let link = match route {
 //!             Route::Through(link) => link.clone(),
 //!             Route::Nowhere => {
@@ -100,12 +102,18 @@
 //! # }
 //! ```
 //!
-//! A lock library that is no backend writes an adapter, a [`Harness`] alone, and `conformance!(subject other,
-//! OtherHarness);`.
+//! Make clients in `subject`, `backend` and `take_away`. What is made in `start`, or kept in a `static`, is on a runtime that has ended when
+//! the case begins, and so a client stops there.
 //!
-//! `cargo test mine::` runs all cases, `cargo test renewal` those of all modules with this in their names, and `cargo test mine:: -- --list`
-//! lists them. A filter that no case matches runs none and fails nothing: look at the number. A failure says where it was found, what was seen,
-//! and the sentence of the contract that its topic is about.
+//! A lock library that is no backend writes an adapter, a [`Harness`] alone, and `conformance!(subject other,
+//! OtherHarness);`. Some cases are about what polylock alone has, and skip nothing: most of the topic `reentry`, and two of `maximum`. A library
+//! without tokens returns any, and fails those about tokens. `conformance!(subject only [CASE CASE] other, OtherHarness);` names the cases
+//! that apply.
+//!
+//! `cargo test memory::`, with the name in that line, runs all its cases. `cargo test renew` runs those of all modules with this in their
+//! names, and `cargo test memory:: -- --list` lists them. A filter that no case matches runs none and fails nothing: look at the number.
+//! A failed assertion says where it was found, what was seen, and the sentence of the contract that the case's topic is about. After
+//! `panicked:` and `did not end`, look at the harness and the backend first. If `start` has no server, its message is all there is.
 //! `SAFETY` in it means two holders at a time, or a token that went back. No slow machine explains that: do not repeat such a case.
 //! A case whose hold ends if the machine stands still runs up to five times, each time on another name, as long as it fails by what that
 //! explains: its hold was over, or a request was late. It prints each such failure after `again, after`. It never does so on paused time, nor
@@ -114,17 +122,18 @@
 //! With `POLYLOCK_CONFORMANCE_REPORT=FOLDER` in the environment, the results of the cases that ran are written to `report.html` and
 //! `report.json` there. A case is not in them if its harness returned [`NoServer::Offline`]; after [`NoServer::Missing`] it has failed.
 //! Several test binaries of one run may have modules of the same name: `binary` tells them apart by the package and the name of the
-//! binary. A later run replaces the results of the cases that it runs. Empty the folder before: other results of earlier runs stay in it.
-//! [A workflow for GitHub](https://github.com/polylock/polylock/blob/main/docs/conformance.yml) does that.
+//! binary. A later run replaces the results of the cases that it runs. Empty the folder before: other results of earlier runs stay in it. A
+//! folder with a relative path is one in the package's folder. [A workflow for
+//! GitHub](https://github.com/polylock/polylock/blob/main/docs/conformance.yml) keeps such a report.
 //!
 //! # Which cases must pass, and which are skipped
 //! A backend must pass the cases of each feature that it [declares](lock_core::backend::Capabilities). A case of a feature
 //! that it does not declare is skipped. What it does not declare it must reject, as far as others can tell: cases of modes and
 //! of options ask. Only what [`Skip`] lists may be missing. No case asks for a higher limit of permits than the backend declares; two are
-//! skipped below three. Core provides four things for every subject: one request at the server for all local
+//! skipped below three. Core provides four things for every subject that [`LockerSubject`] makes: one request at the server for all local
 //! waiters, bounded passes among them, re-entry, and several locks at once.
 //!
-//! A skip prints one line to standard error, `SKIP module::case: reason`, past the test runner's capture.
+//! A skip prints one line to standard error, `SKIP module::case: reason`, past the capture of `cargo test`.
 //!
 //! # Modes
 //! Readers, upgrades, downgrades and permits have cases of their own, on the raw layer: a mode that a backend does not

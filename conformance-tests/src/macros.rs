@@ -10,13 +10,25 @@
 /// semaphore of one permit. Cases of passes, of minimum holds and of following are skipped there.
 ///
 /// `conformance!(only [a_release_wakes_a_waiter tokens_grow_over_a_release] redis_slow, RedisHarness);` is for these cases alone,
-/// where the others would show nothing more.
+/// where the others would show nothing more. `conformance!(subject only [an_empty_name_is_refused] other, OtherHarness);` is the same for a
+/// lock library. A name that is no case, or none for such a library, fails when the test runs.
 #[macro_export]
 macro_rules! conformance {
     (subject $module:ident, $harness:ty) => {
         mod $module {
             use super::*;
             $crate::__for_each_case!(__subject_tests[$harness]);
+        }
+    };
+    (subject only [$($case:ident)+] $module:ident, $harness:ty) => {
+        mod $module {
+            use super::*;
+            $(
+                #[test]
+                fn $case() {
+                    $crate::subject_test::<$harness>(module_path!(), stringify!($case));
+                }
+            )+
         }
     };
     (one_permit $module:ident, $harness:ty) => {
@@ -105,4 +117,18 @@ mod tests {
     use crate::reference::ReferenceHarness;
 
     crate::conformance!(subject whole, ReferenceHarness);
+
+    crate::conformance!(subject only [an_empty_name_is_refused a_dropped_guard_releases] part, ReferenceHarness);
+
+    #[test]
+    #[should_panic(expected = "there is no case \"no_such_case\"")]
+    fn a_name_that_is_no_case_is_said() {
+        crate::subject_test::<ReferenceHarness>("crate::tests", "no_such_case");
+    }
+
+    #[test]
+    #[should_panic(expected = "an_unanswered_grant_is_undone is for backends alone")]
+    fn a_case_for_backends_alone_is_said() {
+        crate::subject_test::<ReferenceHarness>("crate::tests", "an_unanswered_grant_is_undone");
+    }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use lock_core::FencingToken;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, timeout};
 
 use crate::child::Child;
 use crate::context::{Cx, Pauses};

@@ -194,6 +194,7 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
+    use crate::port::Port;
 
     const SILENCE: Duration = Duration::from_millis(100);
     const QUORUM: usize = 0;
@@ -283,13 +284,14 @@ mod tests {
 
     #[tokio::test]
     async fn a_follower_may_be_quicker_than_its_leader() {
-        let (network, [_, [quorum, _]]) = start();
-        let address = quorum.local_addr().unwrap();
-        drop(quorum);
+        // Nobody else may listen there meanwhile.
+        let ports = [(); 2].map(|()| [(); 2].map(|()| Port::reserve().unwrap()));
+        let network = Network::start(&ports.each_ref().map(|server| server.each_ref().map(Port::number))).unwrap();
         let mut one = dial(&network, QUORUM).await;
         one.write_u8(1).await.unwrap();
         assert!(timeout(SILENCE, one.read_u8()).await.is_err(), "it waits");
-        let quorum = tokio::net::TcpListener::bind(address).await.unwrap();
+        let quorum = tokio::net::TcpListener::bind((Ipv4Addr::LOCALHOST, ports[1][QUORUM].number()));
+        let quorum = quorum.await.unwrap();
         let (mut other, _) = quorum.accept().await.unwrap();
         assert_eq!(other.read_u8().await.unwrap(), 1);
     }

@@ -63,8 +63,11 @@ impl FileHarness {
 
 #[async_trait]
 impl Harness for FileHarness {
-    async fn start(_server: ServerUse) -> std::result::Result<Self, NoServer> {
-        Ok(Self::with_bug(None))
+    async fn start(server: ServerUse) -> std::result::Result<Self, NoServer> {
+        match server {
+            ServerUse::Shared => Ok(Self::with_bug(None)),
+            ServerUse::Own => Err(NoServer::Offline("there is no server to restart".to_owned())),
+        }
     }
 
     fn attach(address: &str) -> Self {
@@ -100,7 +103,7 @@ impl Harness for FileHarness {
     }
 
     async fn restart(&self, _data: Data) {
-        // There is no server.
+        unreachable!("`start` has none for that")
     }
 
     fn auxiliary_names(&self, _namespace: &str, _name: &str) -> Vec<String> {

@@ -83,6 +83,11 @@ pub(crate) const CONNECT: Duration = Duration::from_secs(8);
 
 /// The subject that a user of this backend has.
 pub(crate) fn subject(backend: Arc<dyn DistributedLock>) -> Arc<dyn Subject> {
-    let configured = LockerSubject::configured(backend, |locker| locker.with_operation_timeout(UNHURRIED));
+    subject_within(UNHURRIED, backend)
+}
+
+/// The same with another operation timeout.
+pub(crate) fn subject_within(timeout: Duration, backend: Arc<dyn DistributedLock>) -> Arc<dyn Subject> {
+    let configured = LockerSubject::configured(backend, |locker| locker.with_operation_timeout(timeout));
     Arc::new(configured)
 }

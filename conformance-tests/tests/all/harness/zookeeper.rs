@@ -15,7 +15,7 @@ use tokio::sync::OnceCell;
 use zookeeper_client::{Acl, Acls, AuthId, Client, CreateMode, Permission};
 
 use super::quorum::Node;
-use super::servers::{CONNECT, Started, UNHURRIED};
+use super::servers::{CONNECT, Started};
 
 /// Which servers, and who one is to them.
 #[async_trait]
@@ -26,6 +26,9 @@ pub(crate) trait Which: Debug + Send + Sync + 'static {
 
     /// The session timeout.
     const SESSION: Duration = Duration::from_secs(3);
+
+    /// The time that a request may take, if the machine is busy.
+    const UNHURRIED: Duration = super::servers::UNHURRIED;
 
     /// Whether an administrator makes the root paths.
     const HAS_ADMINISTRATOR: bool = false;
@@ -112,8 +115,12 @@ pub(crate) struct OverTls;
 
 #[async_trait]
 impl Which for OverTls {
-    /// As for an ensemble: each connection begins with a handshake.
-    const SESSION: Duration = Duration::from_secs(6);
+    /// Less of a longer session.
+    const ROUND_TRIP_PERCENT: u32 = 20;
+    /// Each connection begins with a handshake, which few threads of the server compute for all cases. On a busy machine they wait for
+    /// each other, and so do the heartbeats of those that are connected.
+    const SESSION: Duration = Duration::from_secs(10);
+    const UNHURRIED: Duration = Duration::from_secs(30);
 
     async fn start() -> Result<Servers, Error> {
         // Gone with the server.
@@ -242,11 +249,12 @@ impl<W: Which> Harness for ZooKeeperHarness<W> {
         Timing::default()
             .with_ttl(W::SESSION)
             .with_tick(TICK)
+            .with_patience(2 * W::UNHURRIED)
             .with_round_trip_percent(W::ROUND_TRIP_PERCENT)
     }
 
     async fn subject(&self, namespace: &str, route: &Route) -> Arc<dyn Subject> {
-        super::servers::subject(self.backend(namespace, route).await)
+        super::servers::subject_within(W::UNHURRIED, self.backend(namespace, route).await)
     }
 
     async fn take_away(&self, namespace: &str, name: &str) {
@@ -298,7 +306,7 @@ impl<W: Which> BackendHarness for ZooKeeperHarness<W> {
             .with_root(format!("/{namespace}"))
             .with_session_timeout(W::SESSION);
         let config = match route {
-            Route::Direct => config.with_connect_timeout(UNHURRIED),
+            Route::Direct => config.with_connect_timeout(W::UNHURRIED),
             _ => config.with_connect_timeout(CONNECT),
         };
         Arc::new(ZooKeeperBackend::new(config).expect("a valid configuration"))
