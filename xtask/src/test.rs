@@ -106,10 +106,11 @@ struct Runner {
 
 impl Runs for Runner {
     fn run(&self, step: Step, begun: &mut dyn FnMut()) -> Run {
-        if let Some(why) = impossible(&step, self.options) {
-            return Run::left_out(step.name, step.kind, step.line, Outcome::LeftOut(why));
-        }
         let (name, kind, line) = (step.name.clone(), step.kind, step.line);
+        let step = match possible(step, self.options) {
+            Ok(step) => step,
+            Err(why) => return Run::left_out(name, kind, line, Outcome::LeftOut(why)),
+        };
         match wanted(step, self.options) {
             Err(why) => Run::left_out(name, kind, line, Outcome::Failed(why)),
             Ok(step) => run::step(step, &self.path, self.options.offline, &self.deadline, begun),
@@ -171,16 +172,20 @@ fn wanted(step: Step, options: Options) -> Result<Step> {
     }
 }
 
-/// Why this step cannot be, where nothing is wrong with that.
-fn impossible(step: &Step, options: Options) -> Option<String> {
-    match step.edition {
-        Some(_) if options.offline => return Some("offline".into()),
+/// The step with the variable of its server, or why it cannot be, where nothing is wrong with that.
+fn possible(mut step: Step, options: Options) -> Result<Step> {
+    if let Some(edition) = step.edition {
+        if options.offline {
+            return Err("offline".into());
+        }
         // What else is wrong was said before the first step.
-        Some(edition) => return testbed::stand_in(edition).err().map(|error| error.to_string()),
-        None => {}
+        let variable = testbed::stand_in(edition).map_err(|error| error.to_string())?;
+        step.environment.push(variable);
     }
-    let without_deny = step.kind == Kind::Deny && options.offline && deny::missing().is_some();
-    without_deny.then(|| "offline, and cargo-deny is not installed".into())
+    if step.kind == Kind::Deny && options.offline && deny::missing().is_some() {
+        return Err("offline, and cargo-deny is not installed".into());
+    }
+    Ok(step)
 }
 
 /// Says it all once more in short; the last line is the count.
@@ -222,5 +227,39 @@ fn conclude(runs: &[Run], total: Duration, options: Options) -> ExitCode {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use testbed::Edition;
+
+    use super::*;
+
+    /// It may be installed after the steps are made, and before they run. Without its variable the tests would run on the distribution's own
+    /// server, and pass.
+    #[test]
+    fn a_step_on_another_server_has_its_variable_when_it_runs() {
+        let options = Options {
+            install: false,
+            offline: false,
+            all: false,
+        };
+        let (_, steps) = steps::all(&[]);
+        let on_others: Vec<Step> = steps.into_iter().filter(|step| step.edition.is_some()).collect();
+        assert_eq!(on_others.len(), Edition::EXTRA.len());
+        for step in on_others {
+            let edition = step.edition.expect("only those were kept");
+            let variables = |step: &Step| step.environment.iter().map(|(name, _)| *name).collect::<Vec<_>>();
+            let before = variables(&step);
+            match (testbed::stand_in(edition), possible(step, options)) {
+                (Ok((name, value)), Ok(step)) => {
+                    assert!(!before.contains(&name), "{edition:?}: {before:?}");
+                    assert!(step.environment.contains(&(name, value)), "{step:?}");
+                }
+                (Err(error), Err(why)) => assert_eq!(why, error.to_string()),
+                (there, step) => panic!("{edition:?}: {there:?}, and {step:?}"),
+            }
+        }
     }
 }
